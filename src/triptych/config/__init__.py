@@ -1,0 +1,45 @@
+"""Typed, frozen, nested settings; presets; errors that name the nearest key."""
+
+from triptych.config.load import differences, load_config, merge, override, preset, read_yaml, to_yaml
+from triptych.config.model import ModelConfig
+from triptych.config.presets import PRESETS
+from triptych.config.run import (
+    CleaningConfig,
+    DataConfig,
+    DecodingConfig,
+    ObjectiveConfig,
+    OptimizerConfig,
+    RunConfig,
+    ScheduleConfig,
+    TextConfig,
+    TokenizerConfig,
+    TrainingConfig,
+    duration,
+)
+from triptych.config.settings import Part, Settings, choices
+
+__all__ = [
+    "PRESETS",
+    "CleaningConfig",
+    "DataConfig",
+    "DecodingConfig",
+    "ModelConfig",
+    "ObjectiveConfig",
+    "OptimizerConfig",
+    "Part",
+    "RunConfig",
+    "ScheduleConfig",
+    "Settings",
+    "TextConfig",
+    "TokenizerConfig",
+    "TrainingConfig",
+    "choices",
+    "differences",
+    "duration",
+    "load_config",
+    "merge",
+    "override",
+    "preset",
+    "read_yaml",
+    "to_yaml",
+]

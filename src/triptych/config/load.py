@@ -1,0 +1,127 @@
+"""Reading and writing configurations: YAML files, presets, ``section.key=value`` overrides."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from triptych.config.presets import PRESETS
+from triptych.config.run import RunConfig
+from triptych.config.settings import suggest
+from triptych.errors import UserError
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file. Raises UserError with file and line."""
+    try:
+        data = yaml.safe_load(path.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise UserError(f"byte {error.start} is not UTF-8", str(path), "save the file as UTF-8") from None
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", str(path)) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise UserError(f"not YAML: {getattr(error, 'problem', error)}", where) from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise UserError("a configuration is a mapping of sections", str(path), "see `triptych config`")
+    return data
+
+
+def preset(name: str) -> dict[str, Any]:
+    """The plain data of a preset. Raises UserError naming the nearest."""
+    import difflib
+
+    if name not in PRESETS:
+        close = difflib.get_close_matches(name, PRESETS, n=1)
+        said = f"did you mean {close[0]!r}? " if close else ""
+        raise UserError(f"there is no preset {name!r}", "--preset", f"{said}known: {', '.join(PRESETS)}")
+    return copy.deepcopy(PRESETS[name])
+
+
+def override(data: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """``data`` with ``section.key=value`` settings laid over it; values are read as YAML."""
+    out: dict[str, Any] = copy.deepcopy(dict(data))
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals or not key.strip("."):
+            raise UserError(f"{setting!r} is no setting", "command line", "write section.key=value")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            value = text
+        put(out, key.split("."), value, key)
+    return out
+
+
+def put(data: dict[str, Any], path: Sequence[str], value: Any, key: str) -> None:
+    """Set ``data[a][b][…] = value``; a part named by its kind alone becomes a mapping first.
+
+    Setting ``….kind`` to another kind drops the settings of the former kind: they are not its own.
+    """
+    *sections, last = path
+    for step in sections:
+        inner = data.setdefault(step, {})
+        if not isinstance(inner, dict):
+            inner = {"kind": inner} if isinstance(inner, str) else {}
+            data[step] = inner
+        data = inner
+    if not last:
+        raise UserError(f"{key!r} is no key", "command line", "write section.key=value")
+    if last == "kind" and data.get("kind", value) != value:
+        shared = {k: v for k, v in data.items() if k in ("dim", "placement", "count")}
+        data.clear()
+        data.update(shared)
+    data[last] = value
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with ``over`` laid on it, section by section; a part of another kind replaces whole."""
+    out = dict(base)
+    for key, value in over.items():
+        old = out.get(key)
+        other_kind = isinstance(value, Mapping) and isinstance(old, Mapping) and (
+            "kind" in value and value["kind"] != old.get("kind", value["kind"])
+        )
+        mergeable = isinstance(value, Mapping) and isinstance(old, Mapping) and not other_kind
+        out[key] = merge(old, value) if mergeable else copy.deepcopy(value)
+    return out
+
+
+def load_config(source: Path | Mapping[str, Any], settings: Sequence[str] = ()) -> RunConfig:
+    """A run's settings from a YAML file or plain data, with overrides. Raises UserError."""
+    data = read_yaml(source) if isinstance(source, Path) else source
+    top = list(RunConfig.model_fields)
+    data = override(data, settings)
+    for key in data:
+        if key not in top:
+            raise UserError(f"unknown section {key!r}", key, suggest(RunConfig, key, ""))
+        if data[key] is None:
+            data[key] = {}
+    return RunConfig.parse(data)
+
+
+def to_yaml(config: RunConfig) -> str:
+    """The complete configuration as YAML that ``load_config`` reads back."""
+    return yaml.safe_dump(config.dump(), sort_keys=False, allow_unicode=True)
+
+
+def differences(old: RunConfig, new: RunConfig) -> list[tuple[str, Any, Any]]:
+    """Every key whose value differs: (section.key, old, new)."""
+
+    def flat(data: Any, prefix: str = "") -> dict[str, Any]:
+        if not isinstance(data, dict):
+            return {prefix: data}
+        out: dict[str, Any] = {}
+        for key, value in data.items():
+            out |= flat(value, f"{prefix}.{key}".lstrip("."))
+        return out
+
+    a, b = flat(old.dump()), flat(new.dump())
+    return [(k, a.get(k), b.get(k)) for k in [*a, *(k for k in b if k not in a)] if a.get(k) != b.get(k)]

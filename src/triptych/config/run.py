@@ -1,0 +1,191 @@
+"""Settings of a whole run: text, data, objective, training, decoding; one YAML file."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from triptych.config.model import ModelConfig
+from triptych.config.settings import Settings
+from triptych.errors import UserError
+
+Share = Field(0.0, ge=0, lt=1, description="a share from 0 up to, not including, 1")
+
+
+class TokenizerConfig(Settings):
+    """How text becomes ids. ``size`` counts all entries, the four specials included."""
+
+    section: ClassVar[str] = "text.tokenizer"
+    kind: Literal["bpe", "unigram", "char", "byte"] = "bpe"
+    size: PositiveInt = 8000
+    shrink: bool = Field(False, description="take the largest vocabulary the corpus gives if size is too much")
+    coverage: PositiveFloat = Field(0.9995, le=1, description="share of characters with an entry of their own")
+    byte_fallback: bool = True
+    dummy_prefix: bool = True
+    sampling: float = Share
+
+
+class CleaningConfig(Settings):
+    """What the audit may change or drop; everything else it only reports."""
+
+    section: ClassVar[str] = "text.cleaning"
+    dedupe: bool = True
+    strip_zero_width: bool = False
+    max_ratio: PositiveFloat | None = 9.0
+    drop_identical: bool = False
+
+
+class TextConfig(Settings):
+    """Languages, cleaning, tokenizer."""
+
+    section: ClassVar[str] = "text"
+    source: str = Field("", description="language code of the source side, e.g. en")
+    target: str = Field("", description="language code of the target side, e.g. zh")
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    cleaning: CleaningConfig = CleaningConfig()
+
+
+class DataConfig(Settings):
+    """Files and batches.
+
+    ``train`` (and ``valid``, ``test``): one or more TSV or JSON-lines files, or two aligned files when
+    ``aligned`` is true. Without ``valid`` or ``test`` files, that many pairs are split off ``train``,
+    group-disjoint. ``tokens`` is the padded size of a batch, the larger of its two sides.
+    """
+
+    section: ClassVar[str] = "data"
+    train: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+    aligned: bool = False
+    fields: tuple[str, str] = ("source", "target")
+    valid_size: NonNegativeInt | None = Field(None, description="pairs; by the corpus size when not given")
+    test_size: NonNegativeInt | None = Field(None, description="pairs; by the corpus size when not given")
+    max_length: PositiveInt = Field(256, description="longest side in tokens; longer pairs are left out and counted")
+    tokens: PositiveInt = 2048
+
+
+class ObjectiveConfig(Settings):
+    """What is learned."""
+
+    section: ClassVar[str] = "objective"
+    kind: Literal["translation"] = "translation"
+    label_smoothing: float = Field(0.1, ge=0, lt=1, description="a share from 0 up to, not including, 1")
+
+
+class OptimizerConfig(Settings):
+    """Adam (Vaswani et al. 2017, section 5.3) or AdamW with no decay on biases and norms."""
+
+    section: ClassVar[str] = "training.optimizer"
+    kind: Literal["adam", "adamw"] = "adamw"
+    betas: tuple[float, float] = (0.9, 0.98)
+    eps: PositiveFloat = 1e-9
+    weight_decay: NonNegativeFloat = 0.0
+    clip: NonNegativeFloat = Field(1.0, description="largest gradient norm; 0 does not clip")
+
+
+class ScheduleConfig(Settings):
+    """Learning rate over steps: ``peak`` is reached after ``warmup`` steps.
+
+    noam: d^-0.5 · min(t^-0.5, t · warmup^-1.5) · peak (Vaswani et al. 2017, section 5.3; there peak = 1);
+    inverse_sqrt: peak · (warmup / t)^0.5; cosine and linear fall to ``floor`` · peak at the end.
+    """
+
+    section: ClassVar[str] = "training.schedule"
+    kind: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
+    peak: PositiveFloat = 1e-3
+    warmup: NonNegativeInt = 500
+    floor: float = Field(0.0, ge=0, le=1, description="a share of the peak, from 0 to 1")
+
+
+class TrainingConfig(Settings):
+    """The loop: length, precision, checkpoints. One of ``steps`` and ``budget`` ends it."""
+
+    section: ClassVar[str] = "training"
+    steps: PositiveInt | None = None
+    budget: str | None = Field(None, description="wall-clock time such as 90s, 15m or 2h")
+    accumulate: PositiveInt = 1
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    optimizer: OptimizerConfig = OptimizerConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    validate_every: PositiveInt | None = Field(None, description="steps; a twelfth of the run when not given")
+    keep: PositiveInt = Field(4, description="checkpoints kept, and averaged at the end")
+    log_every: PositiveInt = 20
+    tensorboard: bool = False
+    seed: int = 1
+
+    @property
+    def seconds(self) -> float | None:
+        """The budget in seconds."""
+        return duration(self.budget, "training.budget") if self.budget is not None else None
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        if self.budget is not None:
+            duration(self.budget, "training.budget")
+        if self.steps is not None and self.budget is not None:
+            raise UserError("both steps and budget are set", "training.budget", "keep one of them")
+        return self
+
+
+class DecodingConfig(Settings):
+    """How output is chosen. ``penalty`` and ``alpha``: length normalisation of finished beams,
+    gnmt ((5 + |y|) / 6)^alpha (Wu et al. 2016, section 7) or power |y|^alpha."""
+
+    section: ClassVar[str] = "decoding"
+    strategy: Literal["beam", "greedy", "sample"] = "beam"
+    beam: PositiveInt = 4
+    penalty: Literal["gnmt", "power"] = "gnmt"
+    alpha: float = 0.6
+    n_best: PositiveInt = 1
+    temperature: NonNegativeFloat = 1.0
+    top_k: NonNegativeInt = Field(0, description="0 keeps all")
+    top_p: PositiveFloat = Field(1.0, le=1, description="above 0, up to 1")
+    min_p: float = Share
+    seed: int = 1
+    min_length: NonNegativeInt = 0
+    max_length: PositiveInt | None = Field(None, description="tokens; by the source length when not given")
+    no_repeat_ngram: NonNegativeInt = 0
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        kept = self.beam if self.strategy == "beam" else 1
+        if self.strategy != "sample" and self.n_best > kept:
+            raise UserError(
+                f"{self.n_best} best of {kept} hypotheses cannot be given",
+                "decoding.n_best",
+                f"use a beam of {self.n_best} or more",
+            )
+        if self.max_length is not None and self.min_length > self.max_length:
+            raise UserError("min_length is above max_length", "decoding.min_length", "lower it")
+        return self
+
+
+class RunConfig(Settings):
+    """All settings of a run, as in ``config.yaml``."""
+
+    model: ModelConfig = ModelConfig()
+    text: TextConfig = TextConfig()
+    data: DataConfig = DataConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    training: TrainingConfig = TrainingConfig()
+    decoding: DecodingConfig = DecodingConfig()
+
+
+def duration(text: str, where: str) -> float:
+    """Seconds of ``90s``, ``15m``, ``2h``, ``1h30m`` or a bare number of seconds. Raises UserError."""
+    total, number, good = 0.0, "", bool(text)
+    for c in text.strip().lower():
+        if c.isdigit() or c == ".":
+            number += c
+        elif c in "smhd" and number.replace(".", "", 1).isdigit():
+            total, number = total + float(number) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[c], ""
+        else:
+            good = False
+    if number:
+        good = good and number.replace(".", "", 1).isdigit() and total == 0
+        total = float(number) if good else 0.0
+    if not good or total <= 0:
+        raise UserError(f"{text!r} is no length of time", where, "write 90s, 15m or 2h")
+    return total

@@ -1,0 +1,136 @@
+"""The base of every settings class, and errors that name the nearest key and its section."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializeAsAny, ValidationError
+
+from triptych.errors import UserError
+
+
+class Settings(BaseModel):
+    """Typed, frozen settings; an unknown key is refused.
+
+    Attributes:
+        section: where these settings live in the file, e.g. ``model.position`` (for messages).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    section: ClassVar[str] = ""
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any]) -> Self:
+        """Validate plain data (from YAML or JSON). Raises UserError with section, value and mend."""
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise explain(cls, error) from None
+
+    def dump(self) -> dict[str, Any]:
+        """Plain data that ``parse`` reads back into equal settings."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+class Part(Settings):
+    """Settings of one choice on an axis (a position, a norm, a feed-forward, …).
+
+    An axis is a direct subclass of Part with a ``section``; a choice is a subclass of its axis with a
+    ``kind`` that has a default. Defining the class is registering it: ``choices(axis)`` lists them and
+    a field of type ``Choice[axis]`` accepts them by ``kind``.
+    """
+
+    kind: str
+
+
+def choices(axis: type[Part]) -> dict[str, type[Part]]:
+    """Every registered choice of an axis, by its kind, in the order of definition."""
+
+    def walk(cls: type[Part]) -> Iterator[type[Part]]:
+        for sub in cls.__subclasses__():
+            if isinstance(sub.model_fields["kind"].default, str):
+                yield sub
+            yield from walk(sub)
+
+    return {str(sub.model_fields["kind"].default): sub for sub in walk(axis)}
+
+
+def choose(axis: type[Part], data: Any, default: str) -> Part:
+    """Settings of the choice that ``data`` names: a mapping, with ``kind`` or of the default kind, or
+    the kind alone."""
+    if isinstance(data, Part):
+        return data
+    known = choices(axis)
+    if not isinstance(data, str | Mapping):
+        raise UserError(f"{data!r} names no kind", axis.section, f"give one of: {', '.join(known)}")
+    given = {"kind": data} if isinstance(data, str) else {"kind": default, **data}
+    kind = given["kind"]
+    if kind not in known:
+        raise UserError(f"unknown kind {kind!r}", f"{axis.section}.kind", _nearest(str(kind), list(known)))
+    return known[kind].parse(given)
+
+
+def part(axis: type[Part], default: str) -> BeforeValidator:
+    """The annotation that lets a field of an axis take any of its choices."""
+    return BeforeValidator(lambda data: choose(axis, data, default))
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
+    said = f"did you mean {' or '.join(close)}? " if close else ""
+    return f"{said}known: {', '.join(known)}"
+
+
+def _sections(cls: type[Settings], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every (key, section) of a settings tree, for 'did you mean … in section …'."""
+    for name, field in cls.model_fields.items():
+        yield field.alias or name, prefix
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Part):
+            for choice in choices(inner).values():
+                yield from ((key, choice.section) for key in choice.model_fields if key != "kind")
+        elif isinstance(inner, type) and issubclass(inner, Settings):
+            yield from _sections(inner, f"{prefix}.{name}".lstrip("."))
+
+
+def suggest(root: type[Settings], key: str, section: str) -> str:
+    """What a user may have meant by an unknown ``key`` in ``section``."""
+    everywhere = list(_sections(root, root.section))
+    here = [name for name, place in everywhere if place == section]
+    if close := difflib.get_close_matches(key, here, n=1, cutoff=0.6):
+        return f"did you mean {close[0]!r} in section {section or 'top level'!r}?"
+    if close := difflib.get_close_matches(key, [name for name, _ in everywhere], n=1, cutoff=0.6):
+        places = sorted({place or "top level" for name, place in everywhere if name == close[0]})
+        return f"did you mean {close[0]!r} in section {' or '.join(map(repr, places))}?"
+    return f"section {section or 'top level'!r} knows: {', '.join(dict.fromkeys(here))}"
+
+
+def explain(root: type[Settings], error: ValidationError) -> UserError:
+    """The first of pydantic's complaints in our words."""
+    first = error.errors()[0]
+    cause = first.get("ctx", {}).get("error")
+    path = [str(step) for step in first["loc"]]
+    where = ".".join([*([root.section] if root.section else []), *path])
+    if isinstance(cause, UserError):
+        return UserError(cause.what, cause.where or where, cause.mend)
+    if first["type"] == "extra_forbidden":
+        section = ".".join([*([root.section] if root.section else []), *path[:-1]])
+        return UserError(f"unknown key {path[-1]!r}", where, suggest(root, path[-1], section))
+    if first["type"] == "missing":
+        return UserError("this key is needed and was not given", where)
+    value = first["input"]
+    return UserError(f"{value!r} does not fit: {first['msg']}", where, _allowed(root, path))
+
+
+def _allowed(root: type[Settings], path: list[str]) -> str:
+    cls: Any = root
+    for step in path[:-1]:
+        field = cls.model_fields.get(step) if hasattr(cls, "model_fields") else None
+        cls = field.annotation if field else None
+    field = cls.model_fields.get(path[-1]) if hasattr(cls, "model_fields") else None
+    return (field.description or "") if field else ""
+
+
+__all__ = ["Annotated", "Part", "SerializeAsAny", "Settings", "choices", "choose", "explain", "part", "suggest"]

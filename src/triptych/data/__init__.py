@@ -1,0 +1,25 @@
+"""ids → batches: padding, token budgets, the order of reading and its cursor."""
+
+from triptych.data.batches import (
+    BOS,
+    EOS,
+    PAD,
+    UNK,
+    Cursor,
+    ParallelData,
+    TranslationBatch,
+    pad,
+    translation_batch,
+)
+
+__all__ = [
+    "BOS",
+    "EOS",
+    "PAD",
+    "UNK",
+    "Cursor",
+    "ParallelData",
+    "TranslationBatch",
+    "pad",
+    "translation_batch",
+]

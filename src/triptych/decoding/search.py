@@ -1,0 +1,241 @@
+"""Greedy, sampling and beam search over ``Steps``.
+
+N sources, B beams, R = N · B rows, V vocabulary. No row's result depends on its neighbours: random numbers
+belong to a source, and finished rows only leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from triptych.config import DecodingConfig
+from triptych.decoding.rules import NEVER, Rule, keep_likely, length_penalty, rules
+from triptych.decoding.steps import Steps
+
+Reason = Literal["eos", "length"]
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One output.
+
+    Attributes:
+        ids: produced tokens, without start and end.
+        logprob: sum of the tokens' log-probabilities in nats, the end's included.
+        score: ``logprob`` over the length penalty: what beams are ranked by.
+        reason: it ended by itself (eos) or at the limit (length).
+    """
+
+    ids: tuple[int, ...]
+    logprob: float
+    score: float
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class Special:
+    """Ids the search must know: what begins, what ends, what is never said."""
+
+    bos: int = 2
+    eos: int = 3
+    banned: tuple[int, ...] = (0, 2)
+
+
+def search(
+    steps: Steps,
+    limits: Sequence[int],
+    settings: DecodingConfig,
+    special: Special | None = None,
+    index: Sequence[int] | None = None,
+) -> list[list[Hypothesis]]:
+    """The ``n_best`` hypotheses of each source, best first.
+
+    Args:
+        steps: rows for ``rows(settings)`` hypotheses a source.
+        limits: most tokens each source may get, the end not counted.
+        index: a number for each source that its random draws depend on (its place in the input).
+    """
+    special = special or Special()
+    rule = rules(settings, special.banned, special.eos)
+    if settings.strategy == "beam":
+        return _Beam(steps, limits, settings, special, rule).run()
+    return _chain(steps, limits, settings, special, rule, index or range(len(limits)))
+
+
+def rows(settings: DecodingConfig) -> int:
+    """Rows a source needs under these settings."""
+    return {"beam": settings.beam, "sample": settings.n_best, "greedy": 1}[settings.strategy]
+
+
+def _chain(
+    steps: Steps,
+    limits: Sequence[int],
+    settings: DecodingConfig,
+    special: Special,
+    rule: Rule,
+    index: Sequence[int],
+) -> list[list[Hypothesis]]:
+    """Greedy search and sampling: each row says one token after another until it ends."""
+    each = rows(settings)
+    N = len(limits)
+    limit = torch.tensor(limits).repeat_interleave(each)
+    draws = _draws(settings, index, each, max(limits) + 1) if settings.strategy == "sample" else None
+    said: list[list[int]] = [[] for _ in range(N * each)]
+    logprob = [0.0] * (N * each)
+    reason: list[Reason] = ["eos"] * (N * each)
+    ended = torch.zeros(N * each, dtype=torch.bool)
+    alive = torch.arange(N * each)  # which row each row still in the steps is
+    tokens = torch.empty(N * each, 0, dtype=torch.int64)
+    last = torch.full((N * each,), special.bos)
+    for t in range(max(limits) + 1):
+        logits = rule(steps.step(last), tokens)
+        kept = logits.log_softmax(-1) if draws is None else keep_likely(logits, settings)
+        last = kept.argmax(-1) if draws is None else _draw(kept, draws[alive, t])
+        # At the limit only the end may follow; a finished row beside unfinished ones of its source repeats it.
+        cut = (limit[alive] <= t) & (last != special.eos)
+        last = last.masked_fill(cut | ended[alive], special.eos)
+        logp = kept.gather(1, last[:, None])[:, 0]
+        for i, row in enumerate(alive.tolist()):
+            if ended[row]:
+                continue
+            logprob[row] += float(logp[i])
+            if cut[i]:
+                reason[row] = "length"
+            if int(last[i]) != special.eos:
+                said[row].append(int(last[i]))
+        tokens = torch.cat((tokens, last[:, None]), 1)
+        ended[alive] |= last == special.eos
+        # Whole sources leave, so that the rows of a source stay together.
+        busy = ~ended.view(N, each).all(1)
+        stay = busy[alive // each]
+        if not bool(stay.any()):
+            break
+        if not bool(stay.all()):
+            here = torch.unique(alive // each)
+            steps.select(stay.nonzero()[:, 0], busy[here].nonzero()[:, 0])
+            alive, tokens, last = alive[stay], tokens[stay], last[stay]
+    out = []
+    for n in range(N):
+        group = []
+        for r in range(n * each, (n + 1) * each):
+            score = logprob[r] / length_penalty(settings.penalty, settings.alpha, len(said[r]) + 1)
+            group.append(Hypothesis(tuple(said[r]), logprob[r], score, reason[r]))
+        out.append(sorted(group, key=lambda h: -h.score))
+    return out
+
+
+def _draws(settings: DecodingConfig, index: Sequence[int], each: int, steps: int) -> Tensor:
+    """Uniform numbers ``[N · each, steps]``, a function of seed, source and sample alone."""
+    out = []
+    for i in index:
+        for sample in range(each):
+            seed = (settings.seed * 1_000_003 + i) * 1_000_003 + sample
+            generator = torch.Generator().manual_seed(seed % 2**63)
+            out.append(torch.rand(steps, generator=generator, dtype=torch.float64))
+    return torch.stack(out)
+
+
+def _draw(logp_RV: Tensor, uniform_R: Tensor) -> Tensor:
+    """The token at which the cumulated probability passes the uniform number."""
+    p = logp_RV.double().exp().cumsum(-1)
+    found = torch.searchsorted(p, (uniform_R * p[:, -1])[:, None], right=True)[:, 0]
+    # Rounding may lead past the last token with any mass.
+    last = (logp_RV > NEVER).long().cumsum(-1).argmax(-1)
+    return torch.minimum(found, last)
+
+
+class _Beam:
+    """Beam search: of all extensions of a source's hypotheses, the best B are kept in all.
+
+    A finished hypothesis keeps its place among the B and never advances. The search of a source ends when
+    all B are finished, when no live hypothesis can pass the n-th best finished one at any length still
+    allowed, or at the limit, where only the end may follow.
+    """
+
+    def __init__(
+        self, steps: Steps, limits: Sequence[int], settings: DecodingConfig, special: Special, rule: Rule
+    ) -> None:
+        self.steps, self.settings, self.special, self.rule = steps, settings, special, rule
+        self.limits = list(limits)
+        self.done: list[list[Hypothesis]] = [[] for _ in limits]
+
+    def penalty(self, length: float) -> float:
+        return length_penalty(self.settings.penalty, self.settings.alpha, length)
+
+    def run(self) -> list[list[Hypothesis]]:
+        B, eos = self.settings.beam, self.special.eos
+        alive = list(range(len(self.limits)))  # sources still searched
+        score = torch.full((len(alive), B), NEVER, dtype=torch.float64)
+        score[:, 0] = 0.0  # all beams are alike at first: one of them counts
+        tokens = torch.empty(len(alive) * B, 0, dtype=torch.int64)
+        last = torch.full((len(alive) * B,), self.special.bos)
+        for t in range(max(self.limits) + 1):
+            logits = self.rule(self.steps.step(last), tokens)
+            best = logits.argmax(-1).tolist() if t >= min(self.limits[n] for n in alive) else []
+            last_step = [self.limits[n] <= t for n in alive]
+            total, parent, token = self._extend(logits, score, last_step)
+            worth, origin, said = total.tolist(), parent.tolist(), token.tolist()
+            going = []
+            for i, n in enumerate(alive):
+                places, live = B - len(self.done[n]), NEVER
+                for b in range(places):
+                    if worth[i][b] == NEVER:
+                        continue
+                    if said[i][b] != eos:
+                        live = max(live, worth[i][b])
+                        continue
+                    row = i * B + origin[i][b]
+                    reason: Reason = "length" if last_step[i] and best[row] != eos else "eos"
+                    self._finish(n, tokens[row], worth[i][b], reason)
+                total[i, places:] = NEVER
+                if live > NEVER and not self._settled(n, t, live):
+                    going.append(i)
+            if not going:
+                break
+            # A finished place stays as a row of no worth, so that every source has B rows.
+            score = total.masked_fill(token == eos, NEVER)[going]
+            order = (torch.tensor(going)[:, None] * B + parent[going]).flatten()
+            last = token[going].flatten()
+            tokens = torch.cat((tokens[order], last[:, None]), 1)
+            gone = len(going) < len(alive)
+            if gone or not torch.equal(order, torch.arange(len(order))):
+                self.steps.select(order, torch.tensor(going) if gone else None)
+            alive = [alive[i] for i in going]
+        return [sorted(found, key=lambda h: -h.score)[: self.settings.n_best] for found in self.done]
+
+    def _extend(
+        self, logits_RV: Tensor, score_NB: Tensor, last_step: Sequence[bool]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The best B extensions of each source: total log-probability, parent beam, token; ``[N, B]``."""
+        N, B = score_NB.shape
+        width = min(B, logits_RV.shape[1])
+        norm = logits_RV.logsumexp(-1, keepdim=True)
+        if any(last_step):
+            rows = torch.tensor(last_step).repeat_interleave(B)
+            end = logits_RV[rows, self.special.eos]
+            logits_RV[rows] = NEVER
+            logits_RV[rows, self.special.eos] = end
+        # The best B of all are among the best B of each row.
+        top, token = logits_RV.topk(width, -1)
+        total = (score_NB.view(-1, 1) + (top - norm).double()).view(N, B * width)
+        best, place = total.topk(B, -1)
+        return best, place // width, token.view(N, B * width).gather(1, place)
+
+    def _finish(self, n: int, tokens: Tensor, logprob: float, reason: Reason) -> None:
+        ids = tuple(tokens.tolist())
+        score = logprob / self.penalty(len(ids) + 1)
+        self.done[n].append(Hypothesis(ids, logprob, score, reason))
+
+    def _settled(self, n: int, t: int, live: float) -> bool:
+        """No live hypothesis can still enter the n best: log-probability only falls, and what it is divided
+        by lies between the penalties of the shortest and the longest length still possible."""
+        found = sorted((h.score for h in self.done[n]), reverse=True)
+        if len(found) < self.settings.n_best:
+            return False
+        kindest = max(self.penalty(t + 2), self.penalty(self.limits[n] + 1))
+        return live / kindest <= found[self.settings.n_best - 1]

@@ -1,0 +1,162 @@
+"""Which keys a query may see: predicates over layouts that compose with ``&`` and ``|``.
+
+Shapes: B batch, T queries, S keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from triptych.layout import Layout
+
+Shape = Literal["all", "causal", "mixed"]
+
+
+class Visible:
+    """A predicate over query and key layouts.
+
+    Subclasses are values (frozen dataclasses): equal predicates give equal masks and share them.
+    """
+
+    def __call__(self, query: Layout, key: Layout) -> Tensor:
+        """``bool[B, T, S]``: true where the query may see the key."""
+        raise NotImplementedError
+
+    def shape(self, query: Layout, key: Layout) -> Shape:
+        """What is known without computing: everything is seen, or exactly the causal triangle is."""
+        return "mixed"
+
+    def lower(self, query: Layout, key: Layout) -> Mask:
+        """The mask for ``attend``, computed once for a pair of layouts."""
+
+        def make() -> Mask:
+            shape = self.shape(query, key)
+            if shape == "all" or (shape == "causal" and query.length == 1 and key.length == 1):
+                return Mask(None, causal=False)
+            return Mask(self(query, key)[:, None], causal=shape == "causal")
+
+        # The key layout itself is part of the memo's key: it stays alive with the memo, so its identity
+        # cannot be taken by another. A layout that held itself would wait for the garbage collector.
+        return query.memo((self, None if key is query else key), make)
+
+    def __and__(self, other: Visible) -> Visible:
+        return Both(self, other)
+
+    def __or__(self, other: Visible) -> Visible:
+        return Either(self, other)
+
+
+class Mask:
+    """A lowered predicate.
+
+    Attributes:
+        seen: ``bool[B, 1, T, S]``, or None when everything is seen.
+        causal: the mask is exactly the causal triangle of one unpadded sequence a row.
+    """
+
+    def __init__(self, seen: Tensor | None, causal: bool = False) -> None:
+        self.seen, self.causal = seen, causal
+        self._bias: dict[torch.dtype, Tensor] = {}
+        self._rows: Tensor | None | Literal[False] = False
+
+    def bias(self, dtype: torch.dtype) -> Tensor | None:
+        """``[B, 1, T, S]``: 0 where seen, the lowest finite number where not, to be added to scores."""
+        if self.seen is None:
+            return None
+        if dtype not in self._bias:
+            zero = torch.zeros((), dtype=dtype, device=self.seen.device)
+            self._bias[dtype] = torch.where(self.seen, zero, torch.finfo(dtype).min)
+        return self._bias[dtype]
+
+    @property
+    def rows(self) -> Tensor | None:
+        """``bool[B, 1, T, 1]``: queries that see anything; None when all of them do."""
+        if self._rows is False:
+            some = None if self.seen is None or self.causal else self.seen.any(-1, keepdim=True)
+            self._rows = None if some is None or bool(some.all()) else some
+        return self._rows
+
+
+@dataclass(frozen=True)
+class Everything(Visible):
+    """Every key, padding too."""
+
+    def __call__(self, query: Layout, key: Layout) -> Tensor:
+        return torch.ones(
+            query.batch, query.length, key.length, dtype=torch.bool, device=query.position.device
+        )
+
+    def shape(self, query: Layout, key: Layout) -> Shape:
+        return "all"
+
+
+@dataclass(frozen=True)
+class SameSegment(Visible):
+    """Keys of the query's own segment: never padding, never a neighbour in a packed row."""
+
+    def __call__(self, query: Layout, key: Layout) -> Tensor:
+        q, k = query.segment[:, :, None], key.segment[:, None, :]
+        return (q == k) & (q >= 0)
+
+    def shape(self, query: Layout, key: Layout) -> Shape:
+        return "all" if query.plain and key.plain else "mixed"
+
+
+@dataclass(frozen=True)
+class Causal(Visible):
+    """Keys at or before the query's position."""
+
+    def __call__(self, query: Layout, key: Layout) -> Tensor:
+        return key.position[:, None, :] <= query.position[:, :, None]
+
+    def shape(self, query: Layout, key: Layout) -> Shape:
+        return "causal" if query.plain and key.plain and query.length == key.length else "mixed"
+
+
+@dataclass(frozen=True)
+class Window(Visible):
+    """Keys less than ``width`` positions away: with ``Causal``, ``width`` keys including the query's own
+    (Beltagy et al. 2020, section 3.1)."""
+
+    width: int
+
+    def __call__(self, query: Layout, key: Layout) -> Tensor:
+        return (query.position[:, :, None] - key.position[:, None, :]).abs() < self.width
+
+    def shape(self, query: Layout, key: Layout) -> Shape:
+        short = query.plain and key.plain and max(query.length, key.length) <= self.width
+        return "all" if short else "mixed"
+
+
+@dataclass(frozen=True)
+class Both(Visible):
+    """What both predicates let see."""
+
+    one: Visible
+    other: Visible
+
+    def __call__(self, query: Layout, key: Layout) -> Tensor:
+        return self.one(query, key) & self.other(query, key)
+
+    def shape(self, query: Layout, key: Layout) -> Shape:
+        shapes = {self.one.shape(query, key), self.other.shape(query, key)}
+        return "mixed" if "mixed" in shapes else "causal" if "causal" in shapes else "all"
+
+
+@dataclass(frozen=True)
+class Either(Visible):
+    """What at least one of two predicates lets see."""
+
+    one: Visible
+    other: Visible
+
+    def __call__(self, query: Layout, key: Layout) -> Tensor:
+        return self.one(query, key) | self.other(query, key)
+
+    def shape(self, query: Layout, key: Layout) -> Shape:
+        shapes = {self.one.shape(query, key), self.other.shape(query, key)}
+        return "all" if "all" in shapes else "mixed" if "mixed" in shapes else "causal"

@@ -1,0 +1,23 @@
+"""Translation: each target token from the source and the target tokens before it."""
+
+from __future__ import annotations
+
+from triptych.config import ObjectiveConfig
+from triptych.data import TranslationBatch
+from triptych.model import EncoderDecoder
+from triptych.objectives.loss import Loss, cross_entropy
+
+
+class Translation:
+    """Teacher forcing with right-shifted targets (Vaswani et al. 2017, sections 3.1 and 5.4)."""
+
+    def __init__(self, settings: ObjectiveConfig) -> None:
+        self.smoothing = settings.label_smoothing
+
+    def loss(self, model: EncoderDecoder, batch: TranslationBatch) -> Loss:
+        """The batch's loss: padding is not predicted, and never reaches the vocabulary's product."""
+        memory = model.encode(batch.source, batch.source_layout)
+        hidden_BTC = model.decode(batch.target_in, batch.target_layout, memory)
+        real = batch.target_layout.real
+        smoothing = self.smoothing if model.training else 0.0
+        return cross_entropy(hidden_BTC[real], model.output.weight, batch.target_out[real], smoothing)

@@ -1,0 +1,300 @@
+"""The training loop: deterministic given its pace, resumable at any step.
+
+    batches ─ forward in low precision ─ Loss(sum, count) ─ backward ─ … accumulate … ─ ÷ count ─ clip ─ step
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from torch import Tensor, nn
+
+from triptych.config import RunConfig
+from triptych.data import Cursor, ParallelData, TranslationBatch
+from triptych.errors import UserError
+from triptych.model import EncoderDecoder
+from triptych.objectives import Loss, Translation
+from triptych.training.checkpoint import save_checkpoint
+from triptych.training.monitor import Monitor, clock
+from triptych.training.optimizer import build_optimizer, set_rate
+from triptych.training.precision import autocast
+from triptych.training.schedule import Pace, learning_rate
+
+CALIBRATE = 12  # steps timed before a budget is turned into a number of steps
+
+
+class Diverged(UserError):
+    """Training went wrong: the loss or the gradient is no longer a usable number."""
+
+
+class Trainer:
+    """Trains a model; everything that changes while it does is in ``state()``."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        model: EncoderDecoder,
+        train: ParallelData,
+        valid: ParallelData,
+        folder: Path,
+        monitor: Monitor,
+        seconds: float | None = None,
+    ) -> None:
+        settings = config.training
+        assert settings.precision != "auto", "the precision is chosen before training"
+        self.config, self.model, self.train_data, self.valid_data = config, model, train, valid
+        self.folder, self.monitor = folder, monitor
+        self.device = next(model.parameters()).device
+        self.objective = Translation(config.objective)
+        self.optimizer = build_optimizer(settings.optimizer, model)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "fp16")
+        self.cursor = Cursor()
+        self.seconds = seconds  # left for training, of a budget
+        self.spent = 0.0
+        self.best = math.inf
+        self.best_step = 0
+        steps = settings.steps or 0
+        self.pace = Pace().plan(steps, settings.schedule.warmup) if steps else Pace()
+        self.every = settings.validate_every or max(1, steps // 12)
+        self.next_mark = 1 / 12  # of progress, for runs with a budget
+
+    # -- state ---------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """All that a resumed run needs to go on exactly."""
+        return {
+            "model": {name: p.detach().clone() for name, p in unique(self.model).items()},
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "pace": asdict(self.pace),
+            "cursor": asdict(self.cursor),
+            "rng": torch.get_rng_state(),
+            "cuda_rng": torch.cuda.get_rng_state_all() if self.device.type == "cuda" else [],
+            "spent": self.spent,
+            "best": [self.best, self.best_step],
+            "next_mark": self.next_mark,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from ``state``."""
+        own = unique(self.model)
+        with torch.no_grad():
+            for name, value in state["model"].items():
+                own[name].copy_(value)
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
+        self.pace, self.cursor = Pace(**state["pace"]), Cursor(**state["cursor"])
+        torch.set_rng_state(state["rng"])
+        if state["cuda_rng"]:
+            torch.cuda.set_rng_state_all(state["cuda_rng"])
+        self.spent, (self.best, self.best_step) = state["spent"], state["best"]
+        self.next_mark = state["next_mark"]
+
+    # -- one step ------------------------------------------------------------------------------------------
+
+    def accumulate(self, batches: list[TranslationBatch]) -> tuple[Loss, Tensor]:
+        """Gradients of the summed loss over all batches divided by all their tokens; loss and norm."""
+        self.model.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        total = Loss(torch.zeros((), device=self.device), 0, 0.0)
+        count = sum(int(b.target_layout.real.sum()) for b in batches)
+        for batch in batches:
+            with autocast(self.config.training.precision, self.device):
+                loss = self.objective.loss(self.model, batch.to(self.device))
+            # Divided by the count of the whole step: micro-batches add up to the large batch.
+            self.scaler.scale(loss.sum / count).backward()  # type: ignore[no-untyped-call]
+            total = total + Loss(loss.sum.detach(), loss.count, loss.nll)
+        self.scaler.unscale_(self.optimizer)
+        clip = self.config.training.optimizer.clip or math.inf
+        return total, nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+
+    def step(self, batches: list[TranslationBatch]) -> tuple[Loss, float, float]:
+        """One optimizer step; loss, gradient norm before clipping, learning rate."""
+        loss, norm = self.accumulate(batches)
+        self.pace = self.pace.advance()
+        rate = learning_rate(self.config.training.schedule, self.pace, self.config.model.dim)
+        self._healthy(loss, norm, rate)
+        set_rate(self.optimizer, rate)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return loss, float(norm), rate
+
+    def _healthy(self, loss: Loss, norm: Tensor, rate: float) -> None:
+        step, mean = self.pace.step, loss.mean
+        where = f"step {step}"
+        kept = "the last good checkpoint is kept in checkpoints/"
+        if not math.isfinite(mean):
+            what = f"the loss is {mean}: an activation overflowed, at a learning rate of {rate:.2e}"
+            raise Diverged(what, where, f"lower training.schedule.peak or lengthen its warmup; {kept}")
+        if not bool(torch.isfinite(norm)) and not self.scaler.is_enabled():
+            what = f"the gradient is not finite while the loss is {mean:.3f}"
+            raise Diverged(what, where, f"use training.precision=fp32, or lower the peak rate; {kept}")
+        worst = math.log(self.config.model.vocab) + 5
+        if step > max(100, self.config.training.schedule.warmup) and mean > worst:
+            what = f"the loss rose to {mean:.2f}, far above that of guessing ({worst - 5:.2f}): training diverged"
+            raise Diverged(what, where, f"lower training.schedule.peak (now {rate:.2e} is reached); {kept}")
+
+    # -- the run -------------------------------------------------------------------------------------------
+
+    def probe(self) -> None:
+        """Try the largest batch before anything is trained: running out of memory must come first, not last.
+
+        A batch half as large is measured first, so that a machine that would rather kill than refuse is
+        never asked for what it does not have. Random state and weights are as before.
+        """
+        rng = torch.get_rng_state()
+        batch = self.train_data.largest()
+        half = self.train_data.batch(batch.index[: max(1, len(batch.index) // 2)])
+        advice = "lower data.tokens (or raise training.accumulate with it), or data.max_length"
+        try:
+            process = psutil.Process()
+            before = process.memory_info().rss
+            self.accumulate([half])
+            grown = max(0, process.memory_info().rss - before)
+            states = 2 * 4 * sum(p.numel() for p in self.model.parameters())
+            free = psutil.virtual_memory().available
+            if self.device.type == "cpu" and grown + states > free:
+                raise UserError(
+                    f"the largest batch would need about {(grown + states) / 2**30:.1f} GiB more than is used "
+                    f"now, and {free / 2**30:.1f} GiB are free",
+                    "data.tokens",
+                    advice,
+                )
+            self.accumulate([batch])
+        except (RuntimeError, MemoryError) as error:
+            if isinstance(error, RuntimeError) and "memory" not in str(error):
+                raise
+            shape = tuple(batch.source.shape)
+            raise UserError(f"the largest batch {shape} does not fit in memory", "data.tokens", advice) from None
+        finally:
+            self.optimizer.zero_grad(set_to_none=True)
+            torch.set_rng_state(rng)
+
+    def validate(self) -> Loss:
+        """Loss on the validation pairs, without smoothing."""
+        return dataset_loss(self.model, self.objective, self.valid_data, self.config.training.precision)
+
+    def run(self) -> None:
+        """Train to the end of the plan, validating and saving on the way."""
+        settings = self.config.training
+        batches = self._batches()
+        started, spent_before = time.monotonic(), self.spent
+        window, tokens, seen = time.monotonic(), 0, []
+        losses: list[float] = []
+        while not self.pace.over:
+            group = []
+            for _ in range(settings.accumulate):
+                batch, cursor = next(batches)
+                group.append(batch)
+            loss, norm, rate = self.step(group)
+            self.cursor = cursor
+            self.spent = spent_before + time.monotonic() - started
+            tokens += loss.count
+            seen.append(time.monotonic())
+            losses = [*losses[-19:], loss.nll / max(loss.count, 1)]
+            if self.seconds is not None and self.pace.step == CALIBRATE:
+                self._replan((seen[-1] - seen[1]) / max(len(seen) - 2, 1))
+            if self.pace.step % settings.log_every == 0:
+                now = time.monotonic()
+                speed, window, tokens = tokens / max(now - window, 1e-9), now, 0
+                self.monitor.record(
+                    "train",
+                    self.pace.step,
+                    loss=loss.mean,
+                    nll=loss.nll / max(loss.count, 1),
+                    gradient_norm=norm,
+                    learning_rate=rate,
+                    tokens_per_second=round(speed, 1),
+                    memory_mb=round(memory_mb(self.device), 1),
+                    epoch=self.cursor.epoch,
+                    progress=round(self.pace.progress, 5),
+                    spent=round(self.spent, 2),
+                )
+                self._say(losses, speed)
+            if self._due():
+                self._checkpoint(seen)
+                window = time.monotonic()
+        self._checkpoint(seen) if self.pace.step % self.every or self.seconds else None
+
+    def _batches(self) -> Iterator[tuple[TranslationBatch, Cursor]]:
+        return self.train_data.read(self.cursor)
+
+    def _due(self) -> bool:
+        if self.seconds is not None and self.config.training.validate_every is None:
+            return self.pace.progress >= self.next_mark and not self.pace.over
+        return self.pace.step % self.every == 0
+
+    def _replan(self, step_seconds: float) -> None:
+        """Turn the time that is left into steps, from the measured time of a step."""
+        assert self.seconds is not None
+        left = max(1, int((self.seconds - self.spent) / max(step_seconds, 1e-6)))
+        self.pace = self.pace.plan(left, self.config.training.schedule.warmup)
+        self.monitor.record("plan", self.pace.step, steps_left=left, step_seconds=round(step_seconds, 5))
+
+    def _checkpoint(self, seen: list[float]) -> None:
+        """Validate, re-plan, save."""
+        began = time.monotonic()
+        loss = self.validate()
+        nll = loss.nll / max(loss.count, 1)
+        if nll < self.best:
+            self.best, self.best_step = nll, self.pace.step
+        self.monitor.record("valid", self.pace.step, nll=nll, perplexity=loss.perplexity, tokens=loss.count)
+        self.monitor.line(
+            f"step {self.pace.step}  validation loss {nll:.4f}  perplexity {loss.perplexity:.2f}"
+            + ("  best so far" if self.best_step == self.pace.step else "")
+        )
+        self.next_mark = (math.floor(self.pace.progress * 12 + 1e-9) + 1) / 12
+        took = time.monotonic() - began
+        self.spent += took
+        if self.seconds is not None and len(seen) > 2 and not self.pace.over:
+            self.spent += 0.3  # saving, about
+            marks = 12 * (1 - self.pace.progress)
+            recent = seen[-200:]
+            pure = (recent[-1] - recent[0]) / (len(recent) - 1)
+            left = self.seconds - self.spent - marks * took
+            self._replan(pure * max(self.seconds - self.spent, 1e-6) / max(left, 1e-6))
+            seen.clear()
+        save_checkpoint(
+            self.folder / "checkpoints", self.pace.step, self.state(), self.config.training.keep
+        )
+
+    def _say(self, losses: list[float], speed: float) -> None:
+        share = self.pace.progress
+        left = self.spent / share * (1 - share) if share > 0 else 0.0
+        nll = sum(losses) / len(losses)
+        self.monitor.progress(
+            f"step {self.pace.step}  {share:4.0%}  loss {nll:.3f}  {speed:,.0f} tok/s  left {clock(left)}"
+        )
+
+
+def dataset_loss(model: EncoderDecoder, objective: Translation, data: ParallelData, precision: str) -> Loss:
+    """Loss over all pairs once, without dropout, smoothing or gradient."""
+    device = next(model.parameters()).device
+    was = model.training
+    model.eval()
+    total = Loss(torch.zeros((), device=device), 0, 0.0)
+    with torch.inference_mode(), autocast(precision, device):
+        for batch in data.once():
+            total = total + objective.loss(model, batch.to(device))
+    model.train(was)
+    return total
+
+
+def unique(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name, tied ones once."""
+    state = dict(model.named_parameters()) | dict(model.named_buffers())
+    return dict(state)
+
+
+def memory_mb(device: torch.device) -> float:
+    """Memory of this process (on a GPU: the most allocated), in MiB."""
+    if device.type == "cuda":
+        return float(torch.cuda.max_memory_allocated(device)) / 2**20
+    return float(psutil.Process().memory_info().rss) / 2**20

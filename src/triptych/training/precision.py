@@ -1,0 +1,63 @@
+"""Which number format trains fastest here: measured, not guessed from a name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+import torch.nn.functional as F
+
+# fp32 products may run in a faster kernel where its error stays at fp32's own (rounding is 6e-8).
+EXACT = 1e-5
+
+
+def prefer_fast_fp32() -> bool:
+    """Let fp32 products use the fast kernels if they are exact on this machine; whether they are."""
+    old = torch.get_float32_matmul_precision()
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(256, 256, generator=generator) for _ in range(2))
+    torch.set_float32_matmul_precision("medium")
+    exact = a.double() @ b.double()
+    error = float(((a @ b).double() - exact).abs().max() / exact.abs().max())
+    if error > EXACT:
+        torch.set_float32_matmul_precision(old)
+    return error <= EXACT
+
+
+def measure(run: Callable[[], object], times: int = 5) -> float:
+    """The shortest of a few runs, in seconds."""
+    run()
+    best = float("inf")
+    for _ in range(times):
+        start = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def choose_precision(wanted: str, device: torch.device, dim: int) -> str:
+    """``fp32``, ``bf16`` or ``fp16``: as wanted, or by ``auto`` whichever computes a linear map and its
+    gradients faster at the model's width."""
+    if wanted != "auto":
+        return wanted
+    if device.type == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported() else "fp16"
+    w = torch.randn(4 * dim, dim, requires_grad=True)
+    x = torch.randn(1024, dim, requires_grad=True)
+
+    def work(low: bool) -> None:
+        with torch.autocast("cpu", torch.bfloat16, enabled=low):
+            y = F.linear(x, w)
+        y.backward(y.detach())
+
+    # bf16 costs casts elsewhere in the model: it must win clearly.
+    return "bf16" if measure(lambda: work(True)) < 0.8 * measure(lambda: work(False)) else "fp32"
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
+    """The context in which the forward pass runs."""
+    if precision == "fp32":
+        return nullcontext()
+    return torch.autocast(device.type, torch.bfloat16 if precision == "bf16" else torch.float16)
