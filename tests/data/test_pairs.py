@@ -205,6 +205,13 @@ def test_a_longer_file_that_only_goes_on():
     assert guess.high == len(target) - 30 and guess.low >= len(target) - 35
 
 
+@pytest.mark.parametrize("at", [3, 395])
+def test_a_break_close_to_an_end(at):
+    source, target = made_up(5)
+    guess = find_divergence(source, target[:at] + target[at + 1 :])
+    assert guess.confident and abs(guess.aligned - at) <= 5
+
+
 def test_no_guess_is_claimed_where_nothing_tells():
     source, target = made_up(2)
     random.Random(3).shuffle(target)

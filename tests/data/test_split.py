@@ -55,6 +55,27 @@ def test_order_of_the_pairs_does_not_matter(pairs, seed, draw):
         assert Counter(pairs[i] for i in mine) == Counter(moved[i] for i in theirs)
 
 
+def test_order_does_not_matter_within_chains_either():
+    # Groups of three whose pairs share now a source, now a target; read backwards they join the other way.
+    pairs = [
+        (f"s {i // 3}" if i % 3 else f"a {i}", f"b {i // 3}" if i % 3 < 2 else f"t {i}") for i in range(300)
+    ]
+    forth = group_split(*zip(*pairs, strict=True), 30, 30, 1)
+    back = group_split(*zip(*pairs[::-1], strict=True), 30, 30, 1)
+    assert len(forth.test) == 30
+    assert forth.test == sorted(299 - i for i in back.test)
+    assert forth.valid == sorted(299 - i for i in back.valid)
+
+
+def test_a_part_is_not_made_of_a_few_large_groups():
+    source = [f"s {i // 15}" if i < 450 else f"s {i}" for i in range(900)]
+    split = group_split(source, [f"t {i}" for i in range(900)], 100, 100, 0)
+    assert len(split.valid) == len(split.test) == 100
+    assert min(split.valid + split.test) >= 450
+    # Where nothing else is left, they have to.
+    assert 90 <= len(group_split(source[:450], [f"t {i}" for i in range(450)], 100, 0, 0).valid) <= 100
+
+
 def test_singles_fill_the_parts_exactly_and_seeds_differ():
     source = [f"sentence {i}" for i in range(1000)]
     target = [f"satz {i}" for i in range(1000)]

@@ -27,13 +27,18 @@ class TokenizerConfig(Settings):
 
 
 class CleaningConfig(Settings):
-    """What the audit may change or drop; everything else it only reports."""
+    """What the audit may change or drop; everything else it only reports.
+
+    ``max_ratio``: a pair is dropped when its length ratio is this many times off the corpus's usual one.
+    """
 
     section: ClassVar[str] = "text.cleaning"
-    dedupe: bool = True
+    trim: bool = True
+    collapse_space: bool = False
     strip_zero_width: bool = False
-    max_ratio: PositiveFloat | None = 9.0
-    drop_identical: bool = False
+    dedupe: bool = True
+    drop_copies: bool = False
+    max_ratio: PositiveFloat | None = Field(6.0, gt=1, description="above 1, or null to drop none")
 
 
 class TextConfig(Settings):

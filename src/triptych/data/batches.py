@@ -58,11 +58,11 @@ class TranslationBatch:
 def pad(rows: Sequence[Ids], side: Literal["left", "right"] = "right") -> tuple[Tensor, Layout]:
     """Ids ``[B, T]`` padded to the longest row, and their layout."""
     layout = Layout.padded([len(row) for row in rows], side)
-    ids = torch.full((len(rows), layout.length), PAD)
-    for out, row in zip(ids, rows, strict=True):
-        if row:
-            out[slice(0, len(row)) if side == "right" else slice(-len(row), None)] = torch.tensor(row)
-    return ids, layout
+    filled = [
+        [*row, *[PAD] * (layout.length - len(row))] if side == "right" else [*[PAD] * (layout.length - len(row)), *row]
+        for row in rows
+    ]
+    return torch.tensor(filled, dtype=torch.int64).view(len(rows), layout.length), layout
 
 
 def translation_batch(

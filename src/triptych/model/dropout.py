@@ -17,15 +17,15 @@ class _Drop(torch.autograd.Function):
         # Draws are 64 bits wide: each serves four values.
         draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device).random_(-(2**63), None)
         bits = draws.view(torch.int16)[: x.numel()].view(x.shape)
-        dropped = bits < threshold - _LEVELS // 2
-        ctx.save_for_backward(dropped)
+        kept = bits >= threshold - _LEVELS // 2
+        ctx.save_for_backward(kept)
         ctx.scale = _LEVELS / (_LEVELS - threshold)
-        return (x * ctx.scale).masked_fill_(dropped, 0)
+        return torch.where(kept, x * ctx.scale, 0)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (dropped,) = ctx.saved_tensors
-        return (grads[0] * ctx.scale).masked_fill_(dropped, 0), None
+        (kept,) = ctx.saved_tensors
+        return torch.where(kept, grads[0] * ctx.scale, 0), None
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:

@@ -1,7 +1,7 @@
 """Position-wise feed-forward networks.
 
-    plain:  x_C ─ in ─ act ─ dropout ─ out → y_C        gated:  x_C ─┬─ gate ─ silu ─ × ─ dropout ─ out → y_C
-                                                                     └─ up ──────────┘
+    plain:  x_C ─ inner ─ act ─ outer → y_C        gated:  x_C ─┬─ gate ─ silu ─ × ─ outer → y_C
+                                                                └─ up ──────────┘
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from triptych.config import ModelConfig, parts
-from triptych.model.dropout import Dropout
 from triptych.model.registry import Cost, carries_out, linear_cost
 
 
@@ -23,7 +22,6 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = nn.Linear(model.dim, self.widths * model.ffn_dim, bias=settings.bias)
         self.outer = nn.Linear(model.ffn_dim, model.dim, bias=settings.bias)
-        self.dropout = Dropout(model.dropout)
 
     @classmethod
     def cost(cls, settings: parts.FeedForward, model: ModelConfig, tokens: int) -> Cost:
@@ -37,7 +35,7 @@ class FeedForward(nn.Module):
         raise NotImplementedError
 
     def forward(self, x_BTC: Tensor) -> Tensor:
-        y: Tensor = self.outer(self.dropout(self.act(self.inner(x_BTC))))
+        y: Tensor = self.outer(self.act(self.inner(x_BTC)))
         return y
 
 

@@ -38,7 +38,7 @@ class Loss:
     @property
     def mean(self) -> float:
         """What is optimised, a token."""
-        return float(self.sum) / max(self.count, 1)
+        return float(self.sum.detach()) / max(self.count, 1)
 
     @property
     def perplexity(self) -> float:
@@ -73,7 +73,7 @@ class _Smoothed(torch.autograd.Function):
                 nll += chunk_nll
                 total += (1 - smoothing) * chunk_nll
                 if smoothing:
-                    total -= smoothing / V * logp.sum(dtype=torch.float64)
+                    total -= smoothing / V * logp.sum(-1).sum(dtype=torch.float64)
                 if dh is None or dw is None:
                     continue
                 grad = logp.exp_()

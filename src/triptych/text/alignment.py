@@ -27,6 +27,7 @@ MARGIN_NATS = 4.0  # positions within this of the best one are called possible, 
 CAP_NATS = 5.0  # no single line says more than this
 DIGITS_NATS = 2.0  # how much differing digits add
 CONFIDENT_SIGMA = 4.0
+FEW_LINES = 40
 _DIGITS = re.compile(r"\d+")
 
 
@@ -82,8 +83,7 @@ def find_divergence(source: Sequence[str], target: Sequence[str]) -> Divergence:
         aligned=best,
         low=low,
         high=high,
-        confident=_bears_out(still[:best], moved[:best])
-        and (several or _bears_out(moved[best:], still[best:])),
+        confident=_bears_out(still, moved, best, several),
         several=several,
         first_blank=next((i for i, (s, t) in enumerate(blank, start=1) if s != t), None),
         blanks_explain=sum(map(is_blank, target)) - sum(map(is_blank, source)) == len(target) - len(source),
@@ -155,10 +155,25 @@ def _first_break(still: list[float], moved: list[float], best: int, chance: floa
     return top if gains[top] - gains[best] > 3 * MARGIN_NATS else best
 
 
-def _bears_out(right: list[float], wrong: list[float]) -> bool:
-    """True when the ``right`` pairing costs less than the ``wrong`` one beyond chance, or there is none."""
-    if not right:
-        return True
-    gains = [w - r for r, w in zip(right, wrong, strict=True)]
+def _bears_out(still: list[float], moved: list[float], best: int, several: bool) -> bool:
+    """True when the lines on both sides of the break speak for it, beyond chance.
+
+    A side too short to say anything is believed if the other one speaks. After the first of several breaks
+    the lines fit no single shift, so that only those before it are asked.
+    """
+    before = _sigmas([m - s for s, m in zip(still[:best], moved[:best], strict=True)])
+    if several:
+        return before > CONFIDENT_SIGMA
+    after = _sigmas([s - m for s, m in zip(still[best:], moved[best:], strict=True)])
+    short_before, short_after = best < FEW_LINES, len(still) - best < FEW_LINES
+    return (
+        max(before, after) > CONFIDENT_SIGMA
+        and (before > CONFIDENT_SIGMA or short_before)
+        and (after > CONFIDENT_SIGMA or short_after)
+    )
+
+
+def _sigmas(gains: list[float]) -> float:
+    """The sum of ``gains`` in standard deviations of a sum of as many with random signs."""
     noise = math.sqrt(sum(gain * gain for gain in gains))
-    return noise > 0 and sum(gains) / noise > CONFIDENT_SIGMA
+    return sum(gains) / noise if noise else 0.0

@@ -261,15 +261,19 @@ def _unequal(source: Path, source_lines: list[str], target: Path, target_lines: 
         f"{target} has {len(target_lines):,} ({longer} has {extra:,} more)",
         *_about(guess, min(len(source_lines), len(target_lines)), longer),
     ]
-    for number in range(max(guess.aligned - 1, 1), guess.aligned + 3):
+    around = range(max(guess.aligned - 1, 1), guess.aligned + 3) if guess.confident else ()
+    for number in around:
         for file, texts in (source, source_lines), (target, target_lines):
             if number <= len(texts):
                 lines.append(f"    {file}:{number}: {_shown(texts[number - 1])}")
     if guess.first_blank is not None:
         cause = "; blank lines account for the whole difference" if guess.blanks_explain else ""
         lines.append(f"suspect: line {guess.first_blank} is the first that is blank in one file only{cause}")
-    mend = "line N of one must translate line N of the other: mend the files from there on; nothing was cut"
-    return UserError("\n".join(lines), f"{source}:{guess.aligned + 1}", mend)
+    mend = "line N of one must translate line N of the other: "
+    if guess.confident:
+        mend += "mend the files from there on; nothing was cut"
+        return UserError("\n".join(lines), f"{source}:{guess.aligned + 1}", mend)
+    return UserError("\n".join(lines), str(source), mend + "check that the two files belong together")
 
 
 def _about(guess: Divergence, shorter: int, longer: Path) -> list[str]:

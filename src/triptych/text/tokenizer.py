@@ -9,8 +9,8 @@ What holds for every kind:
 
 - ``decode(encode(x)) == x`` for every string, white space and control characters included: always with byte
   fallback and for bytes, else for text whose characters the vocabulary covers. Nothing is normalised.
-- Encoding never gives pad, bos or eos, and with byte fallback never unk. ``<s>`` inside a text is text, and so is
-  the name of a symbol unless ``allow_symbols=True``: symbols have ids of their own, which no merge can reach.
+- Encoding never gives pad, bos or eos, and with byte fallback never unk. ``<s>`` inside a text is text, and
+  so is the name of a symbol unless ``allow_symbols=True``: symbols have ids that no merge can reach.
 
 SentencePiece: Kudo and Richardson 2018. BPE: Sennrich et al. 2016. Unigram and its sampling: Kudo 2018.
 BPE-dropout: Provilkov et al. 2020.
@@ -102,7 +102,7 @@ class Tokenizer:
         """Ids of a text, without bos and eos.
 
         Args:
-            allow_symbols: read the names of user-defined symbols as these symbols; only for text that we wrote.
+            allow_symbols: read the names of user-defined symbols as these symbols; for text from a template.
 
         Raises:
             UserError: a lone surrogate, which UTF-8 cannot write.
@@ -123,8 +123,8 @@ class Tokenizer:
     def sample(self, text: str, alpha: float, seed: int) -> list[int]:
         """One random segmentation of a text, the same for the same seed.
 
-        For BPE ``alpha`` is the share of merges left out (0: none, as ``encode``; 1: all, characters). For Unigram
-        segmentations are drawn from p^alpha: the smaller, the wilder. Characters and bytes have only one.
+        For BPE ``alpha`` is the share of merges left out (0: none, as ``encode``; 1: all, characters). For
+        Unigram segmentations are drawn from p^alpha: the smaller, the wilder. Characters and bytes have one.
         """
         return self._vocabulary.sample(self._prepared(text), alpha, seed)
 
@@ -235,7 +235,7 @@ def train_tokenizer(
     coverage: float = 0.9995,
     byte_fallback: bool = True,
     dummy_prefix: bool = True,
-    split_digits: bool = True,
+    split_digits: bool = False,
     symbols: Sequence[str] = (),
     threads: int = 2,
     shrink: bool = False,
@@ -249,13 +249,13 @@ def train_tokenizer(
         coverage: share of the characters of the text, the most frequent first, with a piece of their own.
         byte_fallback: write all others as bytes; without it they become unk.
         dummy_prefix: a blank before the text, so that a word is the same piece at the start and inside.
-        split_digits: a piece holds one digit at most, so that numbers are written alike everywhere.
+        split_digits: a piece holds one digit at most, for arithmetic; numbers take more pieces.
         symbols: entries of their own at the end of the vocabulary, outside the reach of ordinary text.
         threads: part of the outcome for Unigram, whose sums depend on their order.
         shrink: take the largest vocabulary that the text gives if ``size`` is more than that.
 
     Raises:
-        UserError: nothing to learn from, a size that is too small or too large (with the bound), wrong symbols.
+        UserError: nothing to learn from, a size too small or too large (it names the bound), wrong symbols.
     """
     settings = Settings(kind, coverage, byte_fallback, dummy_prefix and kind != "byte", split_digits)
     _check(settings, symbols)
@@ -285,11 +285,12 @@ def _check(settings: Settings, symbols: Sequence[str]) -> None:
             f"from {MIN_COVERAGE} to 1",
         )
     for n, symbol in enumerate(symbols):
-        if not symbol or symbol in SPECIALS or symbol in symbols[:n]:
+        plain = symbol.isprintable() and symbol not in SPECIALS
+        if not symbol or not plain or symbol in symbols[:n]:
             raise UserError(
                 f"{symbol!r} cannot be a symbol",
                 f"{SECTION}.symbols",
-                f"symbols are different from each other and from {' '.join(SPECIALS)}, and not empty",
+                f"symbols are printable, not empty, different from each other and from {' '.join(SPECIALS)}",
             )
 
 

@@ -57,7 +57,7 @@ class Settings:
     coverage: float = 0.9995
     byte_fallback: bool = True
     dummy_prefix: bool = True
-    split_digits: bool = True
+    split_digits: bool = False
 
 
 class Vocabulary(Protocol):
@@ -93,14 +93,14 @@ class Bytes:
         return f"<0x{number - len(SPECIALS):02X}>"
 
 
-# SentencePiece writes a blank as U+2581, so a U+2581 of the text has to look different: ESC "_", and ESC itself is
+# SentencePiece writes a blank as U+2581, so a U+2581 of the text has to look different: ESC "_"; and ESC is
 # doubled. Both are single bytes for the byte fallback, and text without them stays as it is.
 _BLANK, _ESCAPE = "\u2581", "\x1b"
 _ESCAPED = re.compile("\x1b([\x1b_])")
 
-# Two ModelProtos in a row are one message with the fields merged (Protocol Buffers, encoding, "Last One Wins").
-# This one sets only normalizer_spec.add_dummy_prefix = false: the prefix is ours to add, once a text, while the
-# saved file keeps the setting for other readers.
+# Two ModelProtos in a row are one message with merged fields (Protocol Buffers, Encoding, "Last One Wins").
+# This one sets only normalizer_spec.add_dummy_prefix = false: the prefix is ours to add, once a text, while
+# the saved file keeps the setting for other readers.
 _NO_PREFIX = b"\x1a\x02\x18\x00"
 
 _RANDOM = threading.Lock()  # SentencePiece has one seed for the whole process
@@ -152,7 +152,11 @@ class Pieces:
 
 
 def train_pieces(settings: Settings, lines: Iterable[str], size: int, extra: int, threads: int) -> bytes:
-    """A SentencePiece model of ``size`` pieces or, when the text gives no more, fewer. ``extra``: ids beside it."""
+    """A SentencePiece model of ``size`` pieces or, when the text gives no more, fewer.
+
+    Args:
+        extra: ids that stand beside it; only errors speak of them.
+    """
     least = len(SPECIALS) + 256 * settings.byte_fallback
     if size <= least:
         raise too_small(size + extra, least + 1 + extra)
@@ -191,7 +195,7 @@ def train_pieces(settings: Settings, lines: Iterable[str], size: int, extra: int
 
 
 def _training_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Lines as SentencePiece takes them: escaped, short, without the one character that it keeps for itself."""
+    """Lines as SentencePiece takes them: escaped, short, without the character that it keeps for itself."""
     for number, line in enumerate(lines, start=1):
         try:
             line.encode("utf-8")

@@ -43,9 +43,9 @@ class Checkpoint:
         return state
 
 
-def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], keep: int) -> Checkpoint:
-    """Write a checkpoint and drop all but the newest ``keep``. The old ones go only once the new one is
-    safely on disk."""
+def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], keep: int, best: int = -1) -> Checkpoint:
+    """Write a checkpoint and drop all but the newest ``keep`` and that of step ``best``. The old ones go
+    only once the new one is safely on disk."""
     folder.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     torch.save(dict(state), buffer)
@@ -57,7 +57,8 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], keep: int
         if other.step == step and other.path != path:
             other.path.unlink(missing_ok=True)
     for old in list_checkpoints(folder)[:-keep]:
-        old.path.unlink(missing_ok=True)
+        if old.step != best:
+            old.path.unlink(missing_ok=True)
     return Checkpoint(path, step, digest)
 
 

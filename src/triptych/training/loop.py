@@ -27,6 +27,7 @@ from triptych.training.optimizer import build_optimizer, set_rate
 from triptych.training.precision import autocast
 from triptych.training.schedule import Pace, learning_rate
 
+MARKS = 12  # validations (and checkpoints) a run
 CALIBRATE = 12  # steps timed before a budget is turned into a number of steps
 
 
@@ -62,8 +63,8 @@ class Trainer:
         self.best_step = 0
         steps = settings.steps or 0
         self.pace = Pace().plan(steps, settings.schedule.warmup) if steps else Pace()
-        self.every = settings.validate_every or max(1, steps // 12)
-        self.next_mark = 1 / 12  # of progress, for runs with a budget
+        self.every = settings.validate_every or max(1, steps // MARKS)
+        self.next_mark = 1 / MARKS  # of progress, for runs with a budget
 
     # -- state ---------------------------------------------------------------------------------------------
 
@@ -220,7 +221,7 @@ class Trainer:
                 self._say(losses, speed)
             if self._due():
                 self._checkpoint(seen)
-                window = time.monotonic()
+                window, tokens = time.monotonic(), 0
         self._checkpoint(seen) if self.pace.step % self.every or self.seconds else None
 
     def _batches(self) -> Iterator[tuple[TranslationBatch, Cursor]]:
@@ -250,20 +251,21 @@ class Trainer:
             f"step {self.pace.step}  validation loss {nll:.4f}  perplexity {loss.perplexity:.2f}"
             + ("  best so far" if self.best_step == self.pace.step else "")
         )
-        self.next_mark = (math.floor(self.pace.progress * 12 + 1e-9) + 1) / 12
         took = time.monotonic() - began
         self.spent += took
+        # Twelve validations a run, fewer when they would take more than a twelfth of the time.
+        gap = max(1 / MARKS, MARKS * took / self.seconds) if self.seconds else 1 / MARKS
+        self.next_mark = min(self.pace.progress + gap, 1 - 1e-9)
         if self.seconds is not None and len(seen) > 2 and not self.pace.over:
             self.spent += 0.3  # saving, about
-            marks = 12 * (1 - self.pace.progress)
+            marks = 1 + (1 - self.pace.progress) / gap
             recent = seen[-200:]
             pure = (recent[-1] - recent[0]) / (len(recent) - 1)
             left = self.seconds - self.spent - marks * took
             self._replan(pure * max(self.seconds - self.spent, 1e-6) / max(left, 1e-6))
             seen.clear()
-        save_checkpoint(
-            self.folder / "checkpoints", self.pace.step, self.state(), self.config.training.keep
-        )
+        keep = self.config.training.keep
+        save_checkpoint(self.folder / "checkpoints", self.pace.step, self.state(), keep, self.best_step)
 
     def _say(self, losses: list[float], speed: float) -> None:
         share = self.pace.progress
@@ -289,8 +291,7 @@ def dataset_loss(model: EncoderDecoder, objective: Translation, data: ParallelDa
 
 def unique(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers by name, tied ones once."""
-    state = dict(model.named_parameters()) | dict(model.named_buffers())
-    return dict(state)
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 def memory_mb(device: torch.device) -> float:

@@ -1,7 +1,9 @@
 """Build the phrase corpus: draw, write on both sides, drop what is ambiguous, split without leaks.
 
-FAMILIES ──draw──▶ (source, target, atoms, kind) ──one target a source──▶ groups of equal target
-                                         groups ──▶ train | valid | test, every atom of the latter two in train
+    FAMILIES ──draw──▶ (source, target, kind, atoms) ──one target a source──▶ groups of equal target
+    groups ──▶ train │ valid │ test
+
+Every word of the last two stands in train too, in other combinations.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from triptych.errors import UserError
 if TYPE_CHECKING:
     from babel import Locale
 
-    from triptych.text.cldr.phrases import Atom, Phrase
+    from triptych.text.cldr.phrases import Atom, Phrase, Writer
 
 __all__ = ["PhraseCorpus", "build"]
 
@@ -33,7 +35,7 @@ MIN_EXPOSURE = 3
 """A word of a test phrase stands in at least this many train phrases."""
 
 MISSES = 100
-"""A kind is used up when more draws than this, and than twice those that gave something new, gave nothing new."""
+"""A kind is used up when this many draws, and two for each one that was new, gave nothing new."""
 
 Pair = tuple[str, str]
 
@@ -93,7 +95,8 @@ def build(source: str, target: str, *, seed: int = 0, size: int | None = None) -
     parts = _split(entries, held_out, rng)
     pairs = [[(entry.source, entry.target) for entry in part] for part in parts]
     kinds = [[entry.kind for entry in part] for part in parts]
-    return PhraseCorpus(str(locales[0]), str(locales[1]), *pairs, *kinds, skipped=skipped)
+    names = str(locales[0]), str(locales[1])
+    return PhraseCorpus(*names, pairs[0], pairs[1], pairs[2], kinds[0], kinds[1], kinds[2], skipped)
 
 
 def _locale(code: str, where: str) -> Locale:
@@ -104,14 +107,16 @@ def _locale(code: str, where: str) -> Locale:
     name = code.strip().replace("-", "_")
     try:
         locale = Locale.parse(name)
-        if locale.language == "und" or locale.language == "root":
+        # Babel drops a script it does not know and takes "und" for English; "root" has no words of its own.
+        dropped = {part.lower() for part in name.split("_")[1:]} - set(str(locale).lower().split("_"))
+        if dropped or str(locale) not in known or name.lower() in ("root", "und"):
             raise UnknownLocaleError(name)
         return locale
     except (ValueError, UnknownLocaleError):
         english = {name.lower(): tag for tag, name in Locale("en").languages.items() if tag in known}
         by_name = [english[match] for match in difflib.get_close_matches(name.lower(), english, 3, 0.8)]
-        near = by_name + [tag for tag in difflib.get_close_matches(name, known, 5, 0.5) if tag not in by_name]
-        near = near or ["en", "de", "zh", "ar", "pt_BR"]
+        by_code = difflib.get_close_matches(name, known, 5, 0.5)
+        near = list(dict.fromkeys(by_name + by_code)) or ["en", "de", "zh", "ar", "pt_BR"]
         raise UserError(f"no locale {code!r} in CLDR", where, f"near it: {', '.join(near)}") from None
 
 
@@ -142,24 +147,34 @@ class _Pool:
         return taken
 
     def _add(self, kind: str, phrase: Phrase) -> bool:
-        texts = [_write(phrase, locale) for locale in self.locales]
-        if texts[0] is None or texts[1] is None:
+        source, target = self.locales
+        text, translation = _write(phrase.write, source), _write(phrase.write, target)
+        if (
+            text is None
+            or translation is None
+            or any(_write(rival, source) == text for rival in phrase.rivals)
+        ):
             return False
-        entry = _Entry(texts[0], texts[1], kind, phrase.atoms)
+        entry = _Entry(text, translation, kind, phrase.atoms | self._plurals(phrase))
         old = self.by_source.setdefault(entry.source, entry)
         if old.target != entry.target:
             self.ambiguous.add(entry.source)
         return old is entry
 
+    def _plurals(self, phrase: Phrase) -> set[Atom]:
+        """The atoms of counted nouns, by the plural categories of both locales."""
+        return {
+            (*atom, *(locale.plural_form(number) for locale in self.locales))
+            for atom, number in phrase.counts
+        }
 
-def _write(phrase: Phrase, locale: Locale) -> str | None:
-    """The phrase in one locale; None when the locale has no data for it or it does not fit one line."""
+
+def _write(write: Writer, locale: Locale) -> str | None:
+    """The phrase in one locale; None when the locale has no data for it."""
     try:
-        text = phrase.write(locale)
-    except (LookupError, ValueError, TypeError, AttributeError):
-        # What Babel raises for a missing pattern depends on where it looks; all of them mean "no data".
+        return write(locale)
+    except LookupError:  # no such pattern or name
         return None
-    return text if text and text == text.strip() and "\n" not in text and "\t" not in text else None
 
 
 def _draw(locales: tuple[Locale, Locale], total: int, rng: Random) -> tuple[list[_Entry], tuple[str, ...]]:
@@ -172,12 +187,12 @@ def _draw(locales: tuple[Locale, Locale], total: int, rng: Random) -> tuple[list
     while left and (missing := total - len(pool)) > 0:
         shares = sum(share for share, _ in left.values())
         for kind, (share, family) in list(left.items()):
-            limit = math.ceil(missing * share / shares)
+            limit = min(math.ceil(missing * share / shares), total - len(pool))
             if pool.take(kind, (family(rng) for _ in itertools.count()), limit) < limit:
                 del left[kind]
     entries = pool.entries()
-    present = {entry.kind for entry in entries}
-    return entries, tuple(kind for kind in FAMILIES if kind not in present)
+    without = FAMILIES.keys() - left.keys() - {entry.kind for entry in entries}
+    return entries, tuple(kind for kind in FAMILIES if kind in without)
 
 
 def _split(
@@ -195,10 +210,11 @@ def _split(
     taken: Counter[tuple[str, str]] = Counter()
     parts: dict[str, list[_Entry]] = {"train": [], "valid": [], "test": []}
     for group in order:
+        # A bare name was drawn first, so it is the first of its group, and names have no quota.
         kind, atoms = group[0].kind, Counter(atom for entry in group for atom in entry.atoms)
         part = next((p for p in ("test", "valid") if taken[p, kind] < round(quota.get(kind, 0))), "train")
         replaceable = all(in_train[atom] - count >= MIN_EXPOSURE for atom, count in atoms.items())
-        if part == "train" or not replaceable or any(entry.kind == "name" for entry in group):
+        if part == "train" or not replaceable:
             parts["train"] += group
             continue
         in_train -= atoms

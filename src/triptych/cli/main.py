@@ -1,0 +1,66 @@
+"""The command ``triptych``: parse, call, print. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# Threads that wait in a busy loop make everything many times slower as soon as another program wants a
+# core. Read once, when the threads' library is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import typer
+
+from triptych.cli import demo, evaluate, show, train, translate, verify
+from triptych.errors import UserError
+
+app = typer.Typer(
+    name="triptych",
+    help="The Transformer, whole: raw text to a trained, verified, explained and fast model.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("demo")(demo.demo)
+app.command("train")(train.train)
+app.command("translate")(translate.translate)
+app.command("evaluate")(evaluate.evaluate)
+app.command("verify")(verify.verify)
+app.command("config")(show.config)
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
+) -> None:
+    if version:
+        from importlib.metadata import version as number
+
+        typer.echo(f"triptych {number('triptych')}")
+        raise typer.Exit
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; the exit code: 0 fine, 1 a check failed, 2 wrong use, 130 interrupted."""
+    try:
+        result = app(args=argv, standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+    except (KeyboardInterrupt, typer.Abort):
+        print("\ninterrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:
+        # The parser's own complaints, wherever the library keeps their class.
+        if not (hasattr(error, "show") and hasattr(error, "exit_code")):
+            raise
+        error.show()
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""``triptych train``: from sentence pairs to a run folder."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from triptych.cli.common import check_languages, existing, free_folder, report, say, sort_out, summary
+from triptych.errors import UserError
+
+BUDGET = "15m"
+
+
+def train(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Files of sentence pairs (TSV, JSON lines, .gz), or config.yaml, or with --resume a run; "
+            "and section.key=value settings.",
+            show_default=False,
+        ),
+    ] = None,
+    source_language: Annotated[str, typer.Option("--from", help="Language code of the source side.")] = "",
+    target_language: Annotated[str, typer.Option("--to", help="Language code of the target side.")] = "",
+    source: Annotated[Path | None, typer.Option(help="Source side of two aligned files.")] = None,
+    target: Annotated[Path | None, typer.Option(help="Target side of two aligned files.")] = None,
+    preset: Annotated[str, typer.Option(help="A named configuration to start from.")] = "",
+    budget: Annotated[str, typer.Option(help="Time for everything, e.g. 90s, 15m, 2h.")] = "",
+    out: Annotated[Path | None, typer.Option(help="Run folder to write.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run.")] = False,
+) -> None:
+    """Train a translator.
+
+    With files alone, everything else is chosen from the data and the time: audit, split, tokenizer, model
+    size, schedule. The run folder holds the complete config.yaml that was used.
+    """
+    started = time.monotonic()
+    files, settings = sort_out(what or [])
+    if resume:
+        _resume(files, settings, budget)
+        return
+    from triptych.config import load_config, merge, override, read_yaml
+    from triptych.config import preset as preset_data
+
+    given: dict[str, Any] = preset_data(preset) if preset else {}
+    hand_set = bool(preset)
+    if files and files[0].endswith((".yaml", ".yml")):
+        given = merge(given, read_yaml(existing(Path(files[0]), "a configuration")))
+        files, hand_set = files[1:], True
+    for path in files:
+        if Path(path).is_dir():
+            mend = "add --resume to go on with a run, or name a file of sentence pairs"
+            raise UserError("this is a folder", path, mend)
+    options: dict[str, Any] = {"data": {}, "text": {}, "training": {}}
+    if files:
+        options["data"] |= {"train": files, "aligned": False}
+    if (source is None) != (target is None):
+        raise UserError("one aligned file needs the other", "--source, --target", "give both")
+    if source is not None and target is not None:
+        if files:
+            raise UserError("give files of pairs or --source and --target, not both", "command line")
+        options["data"] |= {"train": [str(source), str(target)], "aligned": True}
+    options["text"] |= {k: v for k, v in (("source", source_language), ("target", target_language)) if v}
+    if budget:
+        options["training"] |= {"budget": budget, "steps": None}
+    given = override(merge(given, options), settings)
+    if not given.get("training", {}).get("steps") and not given.get("training", {}).get("budget"):
+        given = merge(given, {"training": {"budget": BUDGET}})
+        say(f"no --budget given: training for {BUDGET}")
+    config = load_config(given)  # before any work: what is wrong with the settings is said first
+    check_languages(config.text.source, config.text.target)
+    if not config.data.train:
+        raise UserError("no training data", "command line", "name a file of sentence pairs: triptych train pairs.tsv")
+    if not config.text.target:
+        say("no --to language given: scores use sacreBLEU's default tokenizer")
+
+    from triptych.training.plan import fill
+    from triptych.training.prepare import divide, read
+    from triptych.text import Cleaning, clean
+
+    pairs, audit = clean(read(config.data.train, config.data), Cleaning(**config.text.cleaning.dump()))
+    say(audit.table())
+    if not hand_set:
+        size = sum(len(s.encode()) + len(t.encode()) for s, t in zip(pairs.source, pairs.target, strict=True))
+        config = load_config(fill(given, len(pairs), size, config.training.seconds or 3600.0))
+    corpus = divide(pairs, audit, config)
+    _run(config, corpus, out or _default_folder(config), started, resume=False)
+
+
+def _resume(files: list[str], settings: list[str], budget: str) -> None:
+    from triptych.training.prepare import load_corpus
+    from triptych.training.run import reopen
+
+    if len(files) != 1:
+        raise UserError("--resume needs one run folder", "command line", "triptych train RUN --resume")
+    folder = Path(files[0])
+    if budget:
+        settings = [*settings, f"training.budget={budget}"]
+    config = reopen(folder, settings, say)
+    _run(config, load_corpus(config), folder, time.monotonic(), resume=True)
+
+
+def _run(config: Any, corpus: Any, folder: Path, started: float, resume: bool) -> None:
+    from triptych.training.run import train as run
+
+    for note in corpus.notes:
+        say(f"warning: {note}")
+    outcome = run(config, corpus, folder, say, resume=resume, started=started)
+    report(folder, f"{config.text.source or 'source'} → {config.text.target or 'target'}", outcome)
+    summary(folder, outcome)
+
+
+def _default_folder(config: Any) -> Path:
+    stem = Path(config.data.train[0]).name.split(".")[0] or "run"
+    languages = "-".join(x for x in (config.text.source, config.text.target) if x)
+    return free_folder(Path("runs") / "-".join(x for x in (stem, languages) if x))

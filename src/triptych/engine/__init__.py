@@ -1,0 +1,15 @@
+"""Running a trained model: the bundle on disk, and the translator over it."""
+
+from triptych.engine.bundle import Bundle, load, load_weights, read_json, save_weights
+from triptych.engine.translator import Alternative, Translation, Translator
+
+__all__ = [
+    "Alternative",
+    "Bundle",
+    "Translation",
+    "Translator",
+    "load",
+    "load_weights",
+    "read_json",
+    "save_weights",
+]

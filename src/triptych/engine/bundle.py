@@ -1,0 +1,136 @@
+"""A run on disk as one thing that can be used: configuration, tokenizer, model.
+
+    RUN/config.yaml        every setting, as used
+    RUN/tokenizer/         the tokenizer
+    RUN/model.safetensors  the weights; its metadata names the tokenizer it belongs to
+    RUN/checkpoints/ metrics.jsonl report.html data.json: from training
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor, nn
+
+from triptych.config import DecodingConfig, RunConfig, load_config, to_yaml
+from triptych.data import translation_batch
+from triptych.engine.translator import Translation, Translator
+from triptych.errors import UserError
+from triptych.model import EncoderDecoder, Model, build
+from triptych.text import Tokenizer, write_bytes_atomic, write_text_atomic
+
+CONFIG, TOKENIZER, MODEL = "config.yaml", "tokenizer", "model.safetensors"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A model with all that belongs to it."""
+
+    config: RunConfig
+    tokenizer: Tokenizer
+    model: Model
+
+    @cached_property
+    def translator(self) -> Translator:
+        """Lines in, lines out."""
+        if not isinstance(self.model, EncoderDecoder):
+            raise UserError("only an encoder–decoder translates", "model.form", "use form encoder_decoder")
+        return Translator(self.model, self.tokenizer, self.config.text.target, self.config.data.max_length)
+
+    def translate(self, lines: Sequence[str], **decoding: Any) -> list[str]:
+        """One translation a line; keyword arguments are settings of ``DecodingConfig``."""
+        settings = DecodingConfig.parse({**self.config.decoding.dump(), **decoding})
+        return [t.text for t in self.translate_full(lines, settings)]
+
+    def translate_full(self, lines: Sequence[str], settings: DecodingConfig | None = None) -> list[Translation]:
+        """Translations with scores, tokens and finish reasons."""
+        return self.translator.translate(lines, settings or self.config.decoding)
+
+    @torch.inference_mode()
+    def logits(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> Tensor:
+        """Logits ``[T + 1, V]`` for each next target token, teacher-forced. Ids come without specials."""
+        assert isinstance(self.model, EncoderDecoder)
+        batch = translation_batch([source_ids], [target_ids], [0])
+        logits = self.model(batch.source, batch.source_layout, batch.target_in, batch.target_layout)
+        return logits[0]  # type: ignore[no-any-return]
+
+    def save(self, folder: Path) -> None:
+        """Write the bundle; each file is whole or absent."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text_atomic(folder / CONFIG, to_yaml(self.config))
+        self.tokenizer.save(folder / TOKENIZER)
+        save_weights(self.model, folder / MODEL, self.tokenizer.fingerprint)
+
+
+def save_weights(model: nn.Module, path: Path, tokenizer: str) -> None:
+    """Every parameter once (tied ones under their first name), with the tokenizer's fingerprint."""
+    tensors = {name: p.detach().contiguous().cpu() for name, p in model.named_parameters()}
+    write_bytes_atomic(path, to_bytes(tensors, {"format": "pt", "tokenizer": tokenizer}))
+
+
+def load_weights(model: nn.Module, path: Path) -> str:
+    """Fill every parameter from a file; the fingerprint of its tokenizer. Raises UserError when the file's
+    parameters are not exactly the model's."""
+    own = dict(model.named_parameters())
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            names = set(file.keys())
+            if names != set(own):
+                off = sorted(names ^ set(own))
+                more = f" and {len(off) - 4} more" if len(off) > 4 else ""
+                what = f"parameters do not match the configuration: {', '.join(off[:4])}{more}"
+                raise UserError(what, str(path), "config.yaml and model.safetensors are not of one run")
+            for name, p in own.items():
+                value = file.get_tensor(name)
+                if value.shape != p.shape:
+                    what = f"{name} is {tuple(value.shape)} in the file, {tuple(p.shape)} by config.yaml"
+                    raise UserError(what, str(path), "config.yaml and model.safetensors are not of one run")
+                with torch.no_grad():
+                    p.copy_(value)
+            return str((file.metadata() or {}).get("tokenizer", ""))
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"cannot be read as weights: {error}", str(path), "copy the run again") from None
+
+
+def load(run: str | Path) -> Bundle:
+    """The bundle of a run folder. Raises UserError naming what is missing or does not fit."""
+    folder = Path(run)
+    if not folder.is_dir():
+        raise UserError("this is no run folder", str(folder), "give the folder that `triptych train` wrote")
+    missing = [name for name in (CONFIG, TOKENIZER, MODEL) if not (folder / name).exists()]
+    if missing:
+        mend = "copy the whole folder"
+        if (folder / "checkpoints").is_dir() and missing == [MODEL]:
+            mend = f"training has not ended; go on with `triptych train {folder} --resume`"
+        raise UserError(f"the run lacks {', '.join(missing)}", str(folder), mend)
+    config = load_config(folder / CONFIG)
+    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    if tokenizer.size != config.model.vocab:
+        raise UserError(
+            f"the tokenizer has {tokenizer.size} entries, the model {config.model.vocab}",
+            str(folder),
+            "tokenizer/ and config.yaml are not of one run",
+        )
+    model = build(config.model, seed=0)
+    belongs = load_weights(model, folder / MODEL)
+    if belongs and belongs != tokenizer.fingerprint:
+        raise UserError("the tokenizer is not the one the model was trained with", str(folder / TOKENIZER))
+    model.eval()
+    return Bundle(config, tokenizer, model)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a run's file; empty when there is none."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}

@@ -1,0 +1,26 @@
+"""Seeing what a model does and what a run did. Names are loaded on first use: some need torch, some do not."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from triptych.insight.pictures import Heatmap, heatmap_svg, save_heatmap_png
+    from triptych.insight.report import Sample, write_report
+
+__all__ = ["Heatmap", "Sample", "heatmap_svg", "save_heatmap_png", "write_report"]
+
+_PLACES = {
+    "Heatmap": "pictures",
+    "Sample": "report",
+    "heatmap_svg": "pictures",
+    "save_heatmap_png": "pictures",
+    "write_report": "report",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PLACES:
+        return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,206 @@
+"""Laws of what may not matter: later tokens, padding, neighbours, packing, absolute positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from triptych.config import parts
+from triptych.insight.laws.decoded import outputs
+from triptych.insight.laws.registry import DECODERS, law
+from triptych.insight.laws.subject import Pads, Placed, Rows, Subject, take
+from triptych.insight.laws.verdict import ANGLE, SINGLE, Compared, Skip, close, differ, true
+from triptych.layout import Layout
+from triptych.model.attention import SelfAttention
+
+VISIBLE = "src/triptych/model/visible.py"
+
+
+@law(
+    1,
+    "causality",
+    "the mask lets a query see a later token, or something mixes along the whole sequence",
+    VISIBLE,
+    DECODERS,
+    "an encoder sees both directions",
+)
+def causality(s: Subject) -> Iterator[Compared | str]:
+    """A later token never moves an earlier logit, however the tokens are fed."""
+    rows = s.rows(4)
+    want = s.logits(rows)
+    source = s.source(rows)
+    for _ in range(3):
+        cut = [s.integers(1, len(row), 1)[0] for row in rows.main]
+        changed = Rows([row[:c] + s.words(len(row) - c) for row, c in zip(rows.main, cut, strict=True)], rows.source)
+        got = s.logits(changed)
+        early = [g[:c] for g, c in zip(got, cut, strict=True)], [w[:c] for w, c in zip(want, cut, strict=True)]
+        yield close("logits before a changed token", *early)
+        placed = s.lay(changed.main)
+        fed = s.chunked(placed, s.start(source), s.cuts(placed[0].shape[1]))
+        chunk = [x[:c] for x, c in zip(fed, cut, strict=True)]
+        yield close("logits before a changed token, fed in chunks", chunk, early[1])
+    shorter = s.logits(Rows([row[:-1] for row in rows.main], rows.source))
+    yield close("logits of a prefix", shorter, [w[:-1] for w in want])
+    yield differ(
+        "logits at a changed token",
+        s.logits(Rows([[*row[:-1], s.V - 1 if row[-1] < s.V - 1 else s.V - 2] for row in rows.main], rows.source)),
+        want,
+        "the model does not read its input: a token's own logits stay when it is changed",
+    )
+
+
+@law(
+    2,
+    "padding invariance",
+    "padding is seen: a mask goes by slot or position and not by segment",
+    VISIBLE,
+)
+def padding(s: Subject) -> Iterator[Compared | str]:
+    """Neither the content of padding, nor its amount, nor its side moves a logit."""
+    rows = s.rows(4)
+    want = s.logits(rows)
+    cases = {
+        "content": Pads("right", noise=True),
+        "amount": Pads("right", extra=3),
+        "side": Pads("left"),
+        "content, amount and side": Pads("left", extra=2, noise=True),
+    }
+    for name, pads in cases.items():
+        yield close(f"{name} of padding", s.logits(rows, main=pads), want)
+        if rows.source:
+            yield close(f"{name} of the source's padding", s.logits(rows, source=pads), want)
+    both = s.logits(rows, Pads("left", 1, True), Pads("left", 2, True))
+    yield close("padding on the left everywhere", both, want)
+
+
+@law(
+    3,
+    "row independence",
+    "rows of a batch share something: a mask, a state's rows, random numbers or a stop rule",
+    "src/triptych/decoding/search.py",
+)
+def alone(s: Subject) -> Iterator[Compared | str]:
+    """A row gives the same alone, in any ragged batch and in any order; so does its decoded output."""
+    rows = s.rows(4)
+    want = s.logits(rows)
+    single = [s.logits(rows.pick([i]))[0] for i in range(4)]
+    yield close("logits alone and in a batch", want, single, place="src/triptych/model/attention.py")
+    order = [2, 0, 3, 1]
+    yield close("logits in another order", s.logits(rows.pick(order)), [want[i] for i in order])
+    if s.config.form == "encoder":
+        return
+    for strategy in ("greedy", "beam", "sample"):
+        batch = outputs(s, rows, strategy, index=range(4))
+        for i in range(4):
+            own = outputs(s, rows.pick([i]), strategy, index=[i])[0]
+            same = [h.ids for h in batch[i]] == [h.ids for h in own]
+            figure = f"row {i}: {[h.ids for h in batch[i]]}, alone {[h.ids for h in own]}"
+            yield true(f"{strategy} output alone and in a batch", same, "" if same else figure)
+            ones, others = (torch.tensor([h.logprob for h in found]) for found in (batch[i], own))
+            yield close(f"log-probability of {strategy} output", ones, others, SINGLE)
+
+
+@law(
+    5,
+    "packed equals separate",
+    "sequences packed in a row see each other, or their positions do not start anew",
+    VISIBLE,
+)
+def packed(s: Subject) -> Iterator[Compared | str]:
+    """Sequences that share a row, as segments, give what they give in rows of their own."""
+    rows = s.rows(5)
+    want = s.logits(rows)
+    groups = [[0, 1, 2], [3, 4]]
+    main = pack(s, rows.main, groups)
+    # Segments of the source stand in another order: a segment is known by its number, not by its place.
+    source = pack(s, rows.source, groups, backwards=True) if rows.source else None
+    yield close("logits of packed sequences", unpack(s.forward(main, source), main[1], groups), want)
+    if s.config.form == "encoder":
+        return
+    fed = s.chunked(main, s.start(source), s.cuts(main[0].shape[1]))
+    yield close("logits of packed sequences, fed in chunks", unpack(fed, main[1], groups), want)
+
+
+def pack(
+    s: Subject, sequences: Sequence[Sequence[int]], groups: Sequence[Sequence[int]], backwards: bool = False
+) -> Placed:
+    """Each group in one row, as segments 0, 1, …, with a slot of padding after each."""
+    ids, position, segment = [], [], []
+    for group in groups:
+        row: list[tuple[int, int, int]] = []
+        for number, i in sorted(enumerate(group), reverse=backwards):
+            row += [(token, p, number) for p, token in enumerate(sequences[i])]
+            row.append((s.words(1)[0], 0, -1))
+        ids.append([t for t, _, _ in row])
+        position.append([p for _, p, _ in row])
+        segment.append([n for _, _, n in row])
+    width = max(map(len, ids))
+    out = [torch.tensor([r + [fill] * (width - len(r)) for r in rows]) for rows, fill in ((ids, 0), (position, 0), (segment, -1))]
+    return out[0], Layout(out[1], out[2])
+
+
+def unpack(out_BTV: Tensor, layout: Layout, groups: Sequence[Sequence[int]]) -> list[Tensor]:
+    """What belongs to each sequence, by the sequence's number."""
+    found = {
+        i: out_BTV[row][layout.segment[row] == number]
+        for row, group in enumerate(groups)
+        for number, i in enumerate(group)
+    }
+    return [found[i] for i in sorted(found)]
+
+
+@law(
+    15,
+    "shift invariance",
+    "something else than the difference of two positions counts: an absolute position, or slots",
+    "src/triptych/model/positions/rotary.py",
+)
+def shift(s: Subject) -> Iterator[Compared | str]:
+    """With relative positions, or none, only differences of positions matter."""
+    if not isinstance(s.config.position, parts.Rope | parts.NoPosition):
+        raise Skip(f"{s.config.position.kind} positions are absolute")
+    rows = s.rows(3)
+    want = s.logits(rows)
+    for by in (1, 17, 100):
+        main, source = moved(s.lay(rows.main), by), s.source(rows)
+        got = take(s.forward(main, source), main[1])
+        yield close(f"positions shifted by {by}", got, want, ANGLE)
+        if source is not None:
+            main = s.lay(rows.main)
+            got = take(s.forward(main, moved(source, by)), main[1])
+            yield close(f"the source's positions shifted by {by}", got, want, ANGLE)
+
+
+def moved(placed: Placed, by: int) -> Placed:
+    """The same tokens at positions ``by`` higher."""
+    ids, layout = placed
+    return ids, Layout(layout.position + by, layout.segment)
+
+
+@law(
+    16,
+    "rotary positions keep norms",
+    "the rotation is no rotation: sine and cosine of different angles, or a wrong sign",
+    "src/triptych/model/positions/rotary.py",
+)
+def norms(s: Subject) -> Iterator[Compared | str]:
+    """A rotated pair of values keeps its length, and what meets depends on the difference of positions."""
+    if not isinstance(s.config.position, parts.Rope):
+        raise Skip(f"{s.config.position.kind} positions rotate nothing")
+    mixer = next(m for m in s.model.modules() if isinstance(m, SelfAttention))
+    stack = getattr(s.model, "decoder", None) or getattr(s.model, "encoder")  # noqa: B009
+    generator = s.rng
+    layout = Layout(torch.tensor([[0, 1, 2, 50, 999]]), torch.zeros(1, 5, dtype=torch.int64))
+    q = torch.randn(1, mixer.H, 1, mixer.D, generator=generator, dtype=torch.float64).expand(-1, -1, 5, -1)
+    k = torch.randn(1, mixer.G, 1, mixer.D, generator=generator, dtype=torch.float64).expand(-1, -1, 5, -1)
+    turned_q, turned_k = stack.position.rotate(q, k, layout)
+    for name, before, after in (("queries", q, turned_q), ("keys", k, turned_k)):
+        yield close(f"norms of {name}", after.norm(dim=-1), before.norm(dim=-1), ANGLE)
+        yield close(f"{name} at position 0", after[:, :, 0], before[:, :, 0], ANGLE)
+        yield differ(f"{name} at positions 1 and 2", after[:, :, 1], after[:, :, 2], "nothing is turned")
+    k_H = turned_k.repeat_interleave(mixer.H // mixer.G, 1)
+    meet = turned_q @ k_H.transpose(-1, -2)
+    # With one query and one key everywhere, products depend on the difference of positions alone.
+    yield close("products one position apart", meet[:, :, 1, 0], meet[:, :, 2, 1], ANGLE)

@@ -1,0 +1,208 @@
+"""Laws of learning: accumulation, dropout, gradients, the first loss, and a batch learned by heart."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from triptych.insight.laws.registry import law
+from triptych.insight.laws.subject import LARGE, SPECIALS, Rows, Subject, smaller, still, window
+from triptych.insight.laws.verdict import SINGLE, Compared, Skip, close, differ, true
+from triptych.model import Model, build, cost
+from triptych.model.attention import CrossAttention, SelfAttention
+from triptych.objectives import Loss
+
+LOSS = "src/triptych/objectives/loss.py"
+TRANSFORMER = "src/triptych/model/transformer.py"
+NEAR = 1.0  # nats: logits of unit variance cost half a nat beside ln V, and a small batch strays
+LEARNED = 0.1  # nats a token
+BIGGEST = 300_000_000  # parameters that the first loss is still looked at for
+
+
+@law(
+    8,
+    "accumulation equals one batch",
+    "a loss is a mean, or is divided by the count of its own micro-batch",
+    LOSS,
+)
+def accumulation(s: Subject) -> Iterator[Compared | str]:
+    """Micro-batches of any sizes give the gradients, the sum and the count of one batch."""
+    rows = s.rows(5)
+    whole = [list(range(5))]
+    want, loss = gradients(s, rows, whole)
+    for split in ([[0], [1, 2], [3, 4]], [[4, 1, 2], [0, 3]], [[i] for i in range(5)]):
+        got, total = gradients(s, rows, split)
+        sizes = "+".join(str(len(part)) for part in split)
+        yield true(f"tokens of {sizes} rows", total.count == loss.count, f"{total.count} and {loss.count}")
+        ones, others = (torch.tensor([float(x.sum), x.nll]) for x in (total, loss))
+        yield close(f"loss of {sizes} rows", ones, others, SINGLE)
+        # Compared in units of the largest gradient: the loss itself is in fp32.
+        yield close(f"gradients of {sizes} rows", got, want, SINGLE)
+
+
+def gradients(s: Subject, rows: Rows, split: list[list[int]]) -> tuple[Tensor, Loss]:
+    """All gradients as one vector over its largest value, and the loss, of micro-batches summed."""
+    model = s.learner()
+    with torch.enable_grad():
+        parts = [s.loss(model, rows.pick(part), smoothing=0.1) for part in split]
+        total = sum(parts[1:], parts[0])
+        (total.sum / total.count).backward()  # type: ignore[no-untyped-call]
+    found = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+    rest = Loss(total.sum.detach(), total.count, total.nll)
+    # The unit belongs to the model, not to the split: the norm of the token-weighted gradient is compared.
+    return found * rows_scale(model), rest
+
+
+def rows_scale(model: Model) -> float:
+    """What brings gradients of a mean loss near 1: they fall with the number of parameters."""
+    return math.sqrt(sum(p.numel() for p in model.parameters()))
+
+
+@law(
+    9,
+    "evaluation is deterministic",
+    "dropout does not follow train() and eval(): a function that knows no mode, or a mode set once for ever",
+    "src/triptych/model/dropout.py",
+)
+def modes(s: Subject) -> Iterator[Compared | str]:
+    """Evaluation gives the same twice; training does not when there is dropout, also after an evaluation."""
+    rows = s.rows(3)
+
+    def run(model: Model) -> Tensor:
+        return torch.cat(s.logits(rows, model=model))
+
+    model = copy.deepcopy(s.model)
+    first = run(model.eval())
+    yield true("two evaluations are equal", torch.equal(first, run(model)), "bit by bit")
+    bare = copy.deepcopy(s.model)
+    still(bare)
+    yield close("an evaluation is one without dropout", first, run(bare.train()))
+    kinds = {"attention": s.config.attention.dropout, "residual and embedding": s.config.dropout}
+    if not any(kinds.values()):
+        yield true("training without dropout is evaluation", torch.equal(first, run(model.train())), "bit by bit")
+    for name, p in kinds.items():
+        if not p:
+            yield f"no {name} dropout in these settings"
+            continue
+        model = copy.deepcopy(s.model)
+        still(model, attention=name != "attention", elsewhere=name == "attention")
+        off = f"{name} dropout is off in training"
+        model.train()
+        yield differ(f"two training passes with {name} dropout", run(model), run(model), off)
+        model.eval()
+        yield true(f"{name} dropout is off in evaluation", torch.equal(run(model), first), "bit by bit")
+        model.train()
+        yield differ(f"two training passes after an evaluation, {name} dropout", run(model), run(model), off)
+
+
+@law(
+    10,
+    "every parameter learns",
+    "a parameter is not used, is detached, or is not registered where it is used",
+    TRANSFORMER,
+)
+def learns(s: Subject) -> Iterator[Compared | str]:
+    """Every parameter gets a finite gradient that is not zero; so does each part of a fused map."""
+    model = s.learner()
+    with torch.enable_grad():
+        loss = s.loss(model, s.rows(4))
+        (loss.sum / loss.count).backward()  # type: ignore[no-untyped-call]
+    found = {name: p.grad for name, p in model.named_parameters()}
+    for name, module in model.named_modules():
+        # One visible key has weight 1 whatever queries and keys are: then they have no gradient.
+        if isinstance(module, SelfAttention) and window(s.config) != 1:
+            widths = [module.H * module.D, module.G * module.D, module.G * module.D]
+            found |= sections(name + ".qkv", module.qkv.weight.grad, widths, "qkv")
+        elif isinstance(module, CrossAttention):
+            found |= sections(name + ".kv", module.kv.weight.grad, [module.G * module.D] * 2, "kv")
+    without = [n for n, g in found.items() if g is None]
+    endless = [n for n, g in found.items() if g is not None and not bool(g.isfinite().all())]
+    zero = [n for n, g in found.items() if g is not None and not bool(g.any())]
+    if window(s.config) == 1:
+        yield "queries and keys are not looked at: with one visible key they do not matter"
+        zero = [n for n in zero if not n.endswith(("qkv", ".q", ".k"))]
+    for what, names in (("without gradient", without), ("not finite", endless), ("zero everywhere", zero)):
+        yield true(f"gradients {what}", not names, f"{names[:3]} of {len(found)}" if names else f"none of {len(found)}")
+
+
+def sections(name: str, grad: Tensor | None, widths: list[int], letters: str) -> dict[str, Tensor | None]:
+    """The gradients of a fused map's parts."""
+    parts = grad.split(widths) if grad is not None else [None] * len(widths)
+    return {f"{name} ({letter})": part for letter, part in zip(letters, parts, strict=True)}
+
+
+@law(
+    11,
+    "first loss is ln V",
+    "the output map's scale is off, or tied embeddings make the model begin by copying its input",
+    TRANSFORMER,
+)
+def first(s: Subject) -> Iterator[Compared | str]:
+    """Before training all words are about equally likely."""
+    if s.given is not None:
+        raise Skip("this model is given, not fresh")
+    if cost(s.asked).parameters > BIGGEST:
+        raise Skip(f"the whole model of {cost(s.asked).parameters:,} parameters is not built for this")
+    # The whole model, not a smaller one: depth and vocabulary are what this law is about.
+    model = build(s.asked, s.seed).eval() if s.reduced else s.model
+    loss = s.loss(model, s.rows(16))
+    mean, guess = loss.nll / loss.count, math.log(model.config.vocab)
+    figure = f"{mean:.2f} nats a token, ln {model.config.vocab} is {guess:.2f}, tolerance {NEAR:g}"
+    yield true("the first loss", abs(mean - guess) < NEAR, figure)
+
+
+@law(
+    12,
+    "a tiny batch is overfitted",
+    "gradients do not reach what must learn, targets cannot be known from the input, or the rate does not fit",
+    "src/triptych/model/stack.py",
+)
+def overfit(s: Subject) -> Iterator[Compared | str]:
+    """Without dropout and smoothing, a few sentences are learned by heart."""
+    config, start = s.config, s.model
+    if cost(config).parameters > LARGE:  # only a given model can be as large: fresh ones were made smaller
+        config, notes = smaller(config)
+        start = build(config, s.seed)
+        yield f"a fresh model of these settings, {', '.join(notes) or 'whole'}"
+    rows = distinct(s)
+    tried = []
+    for peak, steps in ((3e-3, 120), (1e-3, 240), (3e-4, 480)):
+        rate = peak * min(1.0, (128 / config.dim) ** 0.5)
+        model = copy.deepcopy(start).float()
+        still(model)
+        mean, took = by_heart(s, model, rows, rate, steps)
+        tried.append(f"{mean:.3f} nats a token after {took} steps at rate {rate:.1e}")
+        if mean < LEARNED:
+            break
+    yield true("the loss of a tiny batch", mean < LEARNED, "; ".join(tried) + f"; {LEARNED} is enough")
+
+
+def distinct(s: Subject) -> Rows:
+    """Rows in which no token comes twice: what follows can be known from any window."""
+    words = (torch.randperm(s.V - SPECIALS, generator=s.rng)[:12] + SPECIALS).tolist()
+    third = len(words) // 3
+    main = [words[: third + 1], words[third + 1 : 2 * third], words[2 * third :]]
+    main = [row for row in main if row]
+    return Rows(main, [row[::-1] for row in main] if s.config.form == "encoder_decoder" else [])
+
+
+@torch.enable_grad()
+def by_heart(s: Subject, model: Model, rows: Rows, rate: float, steps: int) -> tuple[float, int]:
+    """Train on one batch until it is learned; nats a token, and steps taken."""
+    model.train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.98))
+    for step in range(1, steps + 1):
+        for group in optimizer.param_groups:
+            group["lr"] = rate * min(1.0, step / 10)
+        loss = s.loss(model, rows)
+        mean = loss.nll / loss.count
+        if mean < LEARNED or not math.isfinite(mean):
+            break
+        optimizer.zero_grad(set_to_none=True)
+        (loss.sum / loss.count).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    return mean, step

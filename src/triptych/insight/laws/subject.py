@@ -1,0 +1,248 @@
+"""What the laws are about: a model in float64, and random ragged batches for it.
+
+Shapes: B rows, T tokens, V vocabulary. ``Placed`` is ids ``[B, T]`` with their layout.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from triptych.config import ModelConfig, ObjectiveConfig, parts
+from triptych.data import PAD, translation_batch
+from triptych.errors import UserError
+from triptych.layout import Layout
+from triptych.model import DecoderOnly, EncoderDecoder, EncoderOnly, Model, State, build, cost
+from triptych.model.attention import Attention
+from triptych.model.dropout import Dropout
+from triptych.model.stack import Stack, sight
+from triptych.objectives import Loss, Translation, cross_entropy
+
+SPECIALS = 4  # pad, unk, bos, eos: the lowest ids
+VOCAB = 48  # when the configuration leaves the size to the tokenizer
+LARGE = 30_000_000  # parameters; a larger model is made smaller before it is built
+LONGEST = 9  # tokens in a sequence
+WINDOW = 4  # a window as wide as the sequences would hide nothing
+
+Side = Literal["left", "right"]
+Placed = tuple[Tensor, Layout]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Sequences of ids: those whose tokens get logits, and their sources (none without an encoder beside
+    a decoder)."""
+
+    main: list[list[int]]
+    source: list[list[int]]
+
+    def pick(self, rows: Sequence[int]) -> Rows:
+        """These rows, in this order."""
+        return Rows([self.main[i] for i in rows], [self.source[i] for i in rows] if self.source else [])
+
+
+@dataclass(frozen=True)
+class Pads:
+    """How rows are padded: side, slots beyond the longest row, and whether padding holds random ids and
+    random positions."""
+
+    side: Side = "right"
+    extra: int = 0
+    noise: bool = False
+
+
+class Subject:
+    """A configuration and its model, as the laws see them.
+
+    Attributes:
+        asked: the configuration as given, its vocabulary set.
+        config: that of ``model``, which may be smaller; ``reduced`` says in which way.
+        model: a copy in float64, in evaluation mode.
+        given: the caller's own model, never changed; None when ``model`` is fresh.
+        longest: tokens of the longest sequence.
+    """
+
+    def __init__(self, config: ModelConfig, model: Model | None, seed: int) -> None:
+        vocab = config.vocab or (model.config.vocab if model is not None else VOCAB)
+        if vocab < 2 * SPECIALS:
+            raise UserError(
+                f"a vocabulary of {vocab} leaves too few words beside the {SPECIALS} specials to check a law",
+                "model.vocab",
+                f"give at least {2 * SPECIALS}",
+            )
+        most = getattr(config.position, "max", None)
+        if most is not None and most < LONGEST + 3:
+            raise UserError(
+                f"{most} positions are too few to check a law",
+                "model.position.max",
+                f"give {LONGEST + 3} or more",
+            )
+        self.asked = config.model_copy(update={"vocab": vocab})
+        self.config, notes = (self.asked, []) if model is not None else smaller(self.asked)
+        self.config, note = narrower(self.config)
+        self.reduced = ", ".join(notes + note)
+        self.given, self.seed = model, seed
+        self.V, self.longest = self.config.vocab, LONGEST
+        self.rng = torch.Generator()
+        own = copy.deepcopy(model) if model is not None else build(self.config, seed)
+        self.model: Model = own.to("cpu", torch.float64).eval()
+        if model is not None and note:
+            for name in ("encoder", "decoder"):
+                if isinstance(stack := getattr(self.model, name, None), Stack):
+                    stack.visible = sight(self.config, causal=name == "decoder")
+
+    def reseed(self, number: int) -> None:
+        """Random draws from here on depend on the seed and ``number`` alone."""
+        self.rng.manual_seed((self.seed * 1009 + number) % 2**63)
+
+    # -- batches -------------------------------------------------------------------------------------------
+
+    def integers(self, low: int, high: int, count: int) -> list[int]:
+        """``count`` integers from ``low`` to ``high`` - 1."""
+        drawn: list[int] = torch.randint(low, high, (count,), generator=self.rng).tolist()
+        return drawn
+
+    def words(self, count: int) -> list[int]:
+        """Ids that are no specials."""
+        return self.integers(SPECIALS, self.V, count)
+
+    def rows(self, count: int, lengths: Sequence[int] | None = None) -> Rows:
+        """Random rows; unless ``lengths`` says otherwise ragged, with a longest and a shortest among them."""
+        own = lengths or [self.longest, 2, *self.integers(2, self.longest + 1, count)][:count]
+        other = [3, self.longest, *self.integers(1, self.longest + 1, count)][:count]
+        source = [self.words(n) for n in other] if self.config.form == "encoder_decoder" else []
+        return Rows([self.words(n) for n in own], source)
+
+    def lay(self, rows: Sequence[Sequence[int]], pads: Pads | None = None) -> Placed:
+        """Rows as ids and a layout."""
+        pads = pads or Pads()
+        lengths = [len(row) for row in rows]
+        layout = Layout.padded(lengths, pads.side, max(lengths) + pads.extra)
+        real = layout.real
+        ids = torch.full(real.shape, PAD)
+        if pads.noise:
+            ids = torch.randint(0, self.V, real.shape, generator=self.rng)
+            place = torch.randint(0, self.longest, real.shape, generator=self.rng)
+            layout = Layout(torch.where(real, layout.position, place), layout.segment)
+        ids[real] = torch.tensor([token for row in rows for token in row])
+        return ids, layout
+
+    def source(self, rows: Rows, pads: Pads | None = None) -> Placed | None:
+        """The sources of ``rows``, if there are any."""
+        return self.lay(rows.source, pads) if rows.source else None
+
+    # -- running -------------------------------------------------------------------------------------------
+
+    def forward(self, main: Placed, source: Placed | None, model: Model | None = None) -> Tensor:
+        """Logits ``[B, T, V]`` without a cache."""
+        model = model or self.model
+        if isinstance(model, EncoderDecoder):
+            assert source is not None
+            out: Tensor = model(*source, *main)
+        else:
+            out = model(*main)
+        return out
+
+    def logits(
+        self, rows: Rows, main: Pads | None = None, source: Pads | None = None, model: Model | None = None
+    ) -> list[Tensor]:
+        """Logits ``[length, V]`` of every row's own tokens."""
+        placed = self.lay(rows.main, main)
+        return take(self.forward(placed, self.source(rows, source), model), placed[1])
+
+    def start(self, source: Placed | None, beams: int = 1) -> State:
+        """An empty state of the decoder; with a source, ``beams`` rows for each of its rows."""
+        if isinstance(self.model, EncoderDecoder):
+            assert source is not None
+            return self.model.start(self.model.encode(*source), beams)
+        assert isinstance(self.model, DecoderOnly)
+        return self.model.start()
+
+    def step(self, state: State, ids: Tensor, layout: Layout) -> Tensor:
+        """Logits ``[B, T, V]`` of new tokens over a state."""
+        assert not isinstance(self.model, EncoderOnly)
+        out: Tensor = self.model.output(self.model.decode(ids, layout, state=state))
+        return out
+
+    def chunked(self, main: Placed, state: State, cuts: Sequence[int]) -> Tensor:
+        """Logits ``[B, T, V]`` of ``main`` fed to a state in pieces that end at ``cuts``."""
+        (ids, layout), out = main, []
+        for start, stop in zip([0, *cuts], [*cuts, ids.shape[1]], strict=True):
+            out.append(self.step(state, ids[:, start:stop], layout.narrow(start, stop)))
+        return torch.cat(out, 1)
+
+    def cuts(self, length: int) -> list[int]:
+        """Random places at which to cut ``length`` tokens."""
+        return [i for i, cut in enumerate(self.integers(0, 2, length)) if cut and i]
+
+    # -- learning ------------------------------------------------------------------------------------------
+
+    def learner(self) -> Model:
+        """A copy to train: no dropout, so that its gradients are a function of the batch."""
+        model = copy.deepcopy(self.model)
+        still(model)
+        return model.train()
+
+    def loss(self, model: Model, rows: Rows, smoothing: float = 0.0) -> Loss:
+        """The objective's loss of these rows. A decoder predicts each next token; an encoder, at each
+        token's own place, the token whose id is one higher."""
+        if isinstance(model, EncoderDecoder):
+            batch = translation_batch(rows.source, rows.main, range(len(rows.main)))
+            return Translation(ObjectiveConfig(label_smoothing=smoothing)).loss(model, batch)
+        ids, layout = self.lay(rows.main)
+        if isinstance(model, DecoderOnly):
+            hidden, target = model.decode(ids, layout)[:, :-1], ids[:, 1:]
+            real = layout.real[:, 1:]
+        else:
+            hidden, target, real = model.encode(ids, layout), (ids + 1) % self.V, layout.real
+        return cross_entropy(hidden[real], model.output.weight, target[real], smoothing)
+
+
+def take(out_BTV: Tensor, layout: Layout) -> list[Tensor]:
+    """What belongs to real tokens, row by row."""
+    return [x[real] for x, real in zip(out_BTV, layout.real, strict=True)]
+
+
+def still(model: Model, attention: bool = True, elsewhere: bool = True) -> None:
+    """Switch dropout off: that of attention weights, and all other."""
+    for module in model.modules():
+        if (attention and isinstance(module, Attention)) or (elsewhere and isinstance(module, Dropout)):
+            module.p = 0.0
+
+
+def smaller(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
+    """The configuration with fewer words and layers if its model is large, and what was changed."""
+    notes = []
+    small = config
+    if cost(small).parameters > LARGE and small.vocab > 4000:
+        small = small.model_copy(update={"vocab": 4000})
+        notes.append(f"checked with 4000 of {config.vocab} words")
+    for depth in (2, 1):
+        if cost(small).parameters > LARGE and max(small.encoder_depth, small.decoder_depth) > depth:
+            small = small.model_copy(update={"layers": depth, "encoder_layers": None, "decoder_layers": None})
+    if (small.encoder_depth, small.decoder_depth) != (config.encoder_depth, config.decoder_depth):
+        deep = max(config.encoder_depth, config.decoder_depth)
+        notes.append(f"checked with {small.layers} of {deep} layers a stack")
+    return small, notes
+
+
+def narrower(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
+    """The configuration with a window that the short sequences of the laws pass, and what was changed."""
+    seen = config.attention.visible
+    if not isinstance(seen, parts.SeeWindow) or seen.width <= WINDOW:
+        return config, []
+    attention = config.attention.model_copy(update={"visible": seen.model_copy(update={"width": WINDOW})})
+    return config.model_copy(update={"attention": attention}), [
+        f"checked with a window of {WINDOW}, not {seen.width}"
+    ]
+
+
+def window(config: ModelConfig) -> int | None:
+    """Width of the window, if there is one."""
+    seen = config.attention.visible
+    return seen.width if isinstance(seen, parts.SeeWindow) else None

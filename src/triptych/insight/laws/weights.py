@@ -1,0 +1,98 @@
+"""The law of attention weights, and of the ways of computing attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from triptych.insight.laws.registry import law
+from triptych.insight.laws.subject import Pads, Placed, Subject, window
+from triptych.insight.laws.verdict import EXACT, SINGLE, Compared, close, true
+from triptych.layout import Layout
+from triptych.model import EncoderDecoder
+from triptych.model.attend import Way, attend, reference
+from triptych.model.attention import Attention, CrossAttention, SelfAttention, watch
+from triptych.model.stack import sight
+
+ATTEND = "src/triptych/model/attend.py"
+VISIBLE = "src/triptych/model/visible.py"
+
+
+@law(
+    13,
+    "weights are distributions",
+    "the softmax is over the wrong axis or unmasked, or the mask is not what the settings say",
+    ATTEND,
+)
+def weights(s: Subject) -> Iterator[Compared | str]:
+    """Weights are distributions over what may be seen, and exactly 0 elsewhere; all ways agree."""
+    rows = s.rows(4)
+    for pads in (Pads("right", 1), Pads("left", 2, True)):
+        main, source = s.lay(rows.main, pads), s.source(rows, pads)
+        want = s.forward(main, source)
+        watch(s.model)
+        try:
+            got = s.forward(main, source)
+            found = {n: m.watch or [] for n, m in s.model.named_modules() if isinstance(m, Attention)}
+        finally:
+            watch(s.model, False)
+        real = main[1].real
+        yield close("logits with weights kept and not kept", got[real], want[real])
+        for name, (w_BHTS,) in found.items():
+            yield from distribution(name, w_BHTS, truth(s, name, main, source))
+    yield from ways(s)
+
+
+def truth(s: Subject, name: str, main: Placed, source: Placed | None) -> Tensor:
+    """``bool[B, T, S]``, what the attention ``name`` may see, from the settings and not from the masks."""
+    module = s.model.get_submodule(name)
+    encoder = name.startswith("encoder.")
+    query = source[1] if encoder and source is not None else main[1]
+    key = source[1] if isinstance(module, CrossAttention) and source is not None else query
+    q, k = query.segment[:, :, None], key.segment[:, None]
+    seen = (q == k) & (k != -1)
+    if isinstance(module, SelfAttention):
+        back = query.position[:, :, None] - key.position[:, None]
+        width = window(s.config)
+        if not encoder:
+            seen &= back >= 0
+        if width is not None:
+            seen &= (back < width) & (back > -width)
+    return seen
+
+
+def distribution(name: str, w_BHTS: Tensor, seen_BTS: Tensor) -> Iterator[Compared]:
+    """One module's weights."""
+    seen = seen_BTS[:, None].expand_as(w_BHTS)
+    total = w_BHTS.sum(-1)
+    yield true(f"{name}: weights are not negative", bool((w_BHTS >= 0).all()), f"least {float(w_BHTS.min()):.1e}")
+    leak = float(w_BHTS.masked_fill(seen, 0).abs().max())
+    cause = "the mask is not what the settings say: causality, the window's width, or padding"
+    yield true(f"{name}: masked weights are exactly 0", leak == 0, f"largest {leak:.1e}", cause, VISIBLE)
+    yield close(f"{name}: sums of weights", total, seen.any(-1).to(total))
+    shy = (w_BHTS == 0) & seen
+    yield true(f"{name}: all that may be seen has weight", not bool(shy.any()), f"{int(shy.sum())} have none", cause, VISIBLE)
+
+
+def ways(s: Subject) -> Iterator[Compared]:
+    """Attention computed in three ways, and its edges, in the model's own shape and masks."""
+    module = next(m for m in s.model.modules() if isinstance(m, SelfAttention))
+    H, G, D = module.H, module.G, module.D
+    causal = s.config.form != "encoder"
+    for layout in (Layout.full(3, s.longest), Layout.padded([s.longest, 1, 4], "left", s.longest + 1)):
+        T = layout.length
+        q, k, v = (torch.randn(3, n, T, D, generator=s.rng, dtype=torch.float64) for n in (H, G, G))
+        mask = sight(s.config, causal).lower(layout, layout)
+        want = reference(q, k, v, mask, module.scale)[0]
+        kinds: tuple[Way, ...] = ("sdpa", "short")
+        for way in kinds:
+            yield close(f"{way} and reference", attend(q, k, v, mask, module.scale, way=way), want)
+            single = attend(q.float(), k.float(), v.float(), mask, module.scale, way=way)
+            yield close(f"{way} in fp32 and reference", single, want, SINGLE)
+    blind = want.transpose(1, 2)[~layout.real]
+    yield true("a query that sees nothing gets zeros", not bool(blind.any()), f"largest {float(blind.abs().max()):.1e}")
+    bad = v.masked_fill(~layout.real[:, None, :, None], float("nan"))
+    clean = reference(q, k, bad, mask, module.scale)[0]
+    yield close("NaN in a masked value", clean, want, EXACT, "0 · NaN is NaN: masked values must be taken out")

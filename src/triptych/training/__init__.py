@@ -1,0 +1,1 @@
+"""The loop and what surrounds it: preparation, plan, schedule, precision, checkpoints, monitoring."""

@@ -1,0 +1,108 @@
+"""Settings chosen from the data, the budget and this machine, where the user has set none.
+
+The rules are few and written out, and what they chose stands in the run's ``config.yaml``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from triptych.config import ModelConfig, merge
+from triptych.model import cost
+from triptych.training.precision import autocast, choose_precision, measure
+
+# (model width, encoder layers, decoder layers), smallest first. Decoders are the shallower half: decoding's
+# time is theirs.
+SIZES = ((128, 2, 2), (192, 3, 2), (256, 3, 3), (384, 4, 3), (512, 6, 3), (512, 6, 6), (768, 8, 6), (1024, 8, 8))
+# Passes over the data that a model should have time for.
+EPOCHS = 16
+# Share of the speed of large matrix products that training reaches (benchmarks/train.py).
+SHARE = 0.4
+# Bytes of text a target token stands for, about.
+BYTES = 4.0
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the choice rests on: pairs, bytes of both sides, seconds to train for, products a second."""
+
+    pairs: int
+    bytes: int
+    seconds: float
+    flops: float
+
+
+def matmul_speed(precision: str) -> float:
+    """Floating-point operations a second of a training-sized matrix product here."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    a, b = torch.randn(2048, 512, device=device), torch.randn(512, 1024, device=device)
+
+    def work() -> float:
+        with autocast(precision, device):
+            return float((a @ b)[0, 0])
+
+    return 2 * 2048 * 512 * 1024 / measure(work)
+
+
+def vocabulary(pairs: int) -> int:
+    """Entries of the tokenizer: enough for whole words of a large corpus, few enough to be learned from a
+    small one."""
+    for least, size in ((1_000_000, 32000), (200_000, 16000), (15_000, 8000), (4_000, 4000), (1_000, 2000)):
+        if pairs >= least:
+            return size
+    return 1000
+
+
+def choose(facts: Facts) -> dict[str, Any]:
+    """A configuration, as plain data, for this much data and time."""
+    vocab = vocabulary(facts.pairs)
+    tokens = facts.bytes / 2 / BYTES  # a side
+    best = SIZES[0]
+    for dim, encoder, decoder in SIZES:
+        if cost(_model(dim, encoder, decoder, vocab)).parameters > 40 * tokens:
+            break  # more parameters than the data can fill
+        one = cost(_model(dim, encoder, decoder, vocab), batch=1, length=20, source=20)
+        epoch = 3 * one.flops / 20 * tokens / (SHARE * facts.flops)  # backward costs twice forward
+        if EPOCHS * epoch > facts.seconds:
+            break
+        best = (dim, encoder, decoder)
+    dim, encoder, decoder = best
+    dropout = 0.3 if facts.pairs < 10_000 else 0.2 if facts.pairs < 100_000 else 0.1
+    return {
+        "model": {
+            "form": "encoder_decoder",
+            "dim": dim,
+            "encoder_layers": encoder,
+            "decoder_layers": decoder,
+            "heads": {"count": max(2, dim // 64)},
+            "position": {"kind": "rope"},
+            "norm": {"kind": "layernorm", "placement": "pre"},
+            "ffn": {"kind": "relu", "dim": 4 * dim},
+            "tie": "all",
+            "dropout": dropout,
+        },
+        "text": {"tokenizer": {"kind": "bpe", "size": vocab, "shrink": True}},
+        "data": {"tokens": 2048},
+        "objective": {"label_smoothing": 0.1},
+        "training": {
+            "schedule": {"kind": "linear", "peak": 2e-3 * (256 / dim) ** 0.5, "warmup": 300},
+        },
+    }
+
+
+def fill(given: Mapping[str, Any], pairs: int, size: int, seconds: float) -> dict[str, Any]:
+    """``given`` with every open choice made."""
+    precision = choose_precision("auto", torch.device("cuda" if torch.cuda.is_available() else "cpu"), 256)
+    facts = Facts(pairs, size, seconds, matmul_speed(precision))
+    return merge(choose(facts), given)
+
+
+def _model(dim: int, encoder: int, decoder: int, vocab: int) -> ModelConfig:
+    heads = {"count": max(2, dim // 64)}
+    return ModelConfig.parse(
+        {"vocab": vocab, "dim": dim, "heads": heads, "encoder_layers": encoder, "decoder_layers": decoder}
+    )

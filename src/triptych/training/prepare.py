@@ -1,0 +1,179 @@
+"""From files to encoded pairs: read, audit, split, learn the tokenizer, encode."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from triptych.config import DataConfig, RunConfig
+from triptych.data import ParallelData
+from triptych.errors import UserError
+from triptych.text import (
+    Audit,
+    Cleaning,
+    Pairs,
+    Tokenizer,
+    clean,
+    group_split,
+    overlap,
+    read_aligned,
+    read_pairs,
+    train_tokenizer,
+    write_text_atomic,
+)
+from triptych.text.split import text_key
+
+# Fewer pairs cannot be split and learned from.
+MINIMUM = 5
+KEYS = "train_keys.npz"
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The three parts of a corpus, cleaned, and what the audit saw."""
+
+    train: Pairs
+    valid: Pairs
+    test: Pairs
+    audit: Audit
+    notes: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the training and validation pairs, in order."""
+        h = hashlib.sha256()
+        for part in (self.train, self.valid):
+            for s, t in zip(part.source, part.target, strict=True):
+                h.update(f"{s}\n{t}\n".encode("utf-8", "surrogatepass"))
+        return h.hexdigest()
+
+    def summary(self) -> dict[str, Any]:
+        """What ``data.json`` keeps."""
+        sizes = {"train": len(self.train), "valid": len(self.valid), "test": len(self.test)}
+        return {"pairs": sizes, "digest": self.digest, "audit": self.audit.to_dict(), "notes": self.notes}
+
+
+def read(files: Sequence[str], data: DataConfig) -> Pairs:
+    """The pairs of some files, as ``data`` says they are to be read."""
+    paths = [Path(f) for f in files]
+    if data.aligned:
+        if len(paths) != 2:
+            raise UserError(f"two aligned files are needed, {len(paths)} given", "data.train")
+        return read_aligned(paths[0], paths[1])
+    return read_pairs(paths, fields=data.fields)
+
+
+def load_corpus(config: RunConfig) -> Corpus:
+    """Read, audit and split. Raises UserError for files that cannot be used or too few pairs."""
+    data = config.data
+    if not data.train:
+        raise UserError("no training data", "data.train", "name a file of sentence pairs")
+    options = Cleaning(**config.text.cleaning.dump())
+    pairs, audit = clean(read(data.train, data), options)
+    return divide(pairs, audit, config)
+
+
+def divide(pairs: Pairs, audit: Audit, config: RunConfig) -> Corpus:
+    """Split what has no files of its own off the training pairs, and check for leaks between given files."""
+    data, notes = config.data, []
+    own = {name: clean(read(files, data))[0] if files else None for name, files in (
+        ("valid", data.valid), ("test", data.test))}
+    if len(pairs) < MINIMUM:
+        raise UserError(
+            f"{len(pairs)} usable pairs are left, and training needs at least {MINIMUM}",
+            data.train[0] if data.train else "data.train",
+            "add pairs; the audit above says what was left out and why",
+        )
+    share = min(1000, max(1, len(pairs) // 20))
+    want = {
+        "valid": 0 if own["valid"] else share if data.valid_size is None else data.valid_size,
+        "test": 0 if own["test"] else share if data.test_size is None else data.test_size,
+    }
+    if not own["valid"] and not want["valid"]:
+        raise UserError("there is nothing to validate on", "data.valid_size", "leave it out, or give data.valid")
+    split = group_split(pairs.source, pairs.target, want["valid"], want["test"], config.training.seed)
+    train = pairs.select(split.train)
+    parts = {"valid": own["valid"] or pairs.select(split.valid), "test": own["test"] or pairs.select(split.test)}
+    for name, part in own.items():
+        if part is not None:
+            leak = overlap(train.source, train.target, part.source, part.target)
+            if leak.both or leak.source or leak.target:
+                notes.append(f"{name}: {leak.describe()}")
+    return Corpus(train, parts["valid"], parts["test"], audit, tuple(notes))
+
+
+def learn_tokenizer(config: RunConfig, train: Pairs) -> Tokenizer:
+    """One tokenizer for both sides, from the training pairs alone."""
+    settings = config.text.tokenizer
+    return train_tokenizer(
+        [*train.source, *train.target],
+        kind=settings.kind,
+        size=settings.size,
+        coverage=settings.coverage,
+        byte_fallback=settings.byte_fallback,
+        dummy_prefix=settings.dummy_prefix,
+        shrink=settings.shrink,
+    )
+
+
+def encode(
+    pairs: Pairs, tokenizer: Tokenizer, config: RunConfig, say: Callable[[str], None], name: str
+) -> ParallelData:
+    """Encoded pairs. Those longer than ``data.max_length`` tokens are left out, and the user is told."""
+    source, target = tokenizer.encode_batch(pairs.source), tokenizer.encode_batch(pairs.target)
+    limit = min(config.data.max_length, config.data.tokens - 1)
+    position = getattr(config.model.position, "max", None)
+    if position is not None:
+        limit = min(limit, position - 1)
+    kept = [i for i in range(len(pairs)) if max(len(source[i]), len(target[i])) <= limit]
+    if len(kept) < len(pairs):
+        long = [i for i in range(len(pairs)) if max(len(source[i]), len(target[i])) > limit]
+        places = ", ".join(pairs.place(i) for i in long[:3])
+        say(f"{len(long)} {name} pairs are longer than {limit} tokens and left out ({places}{', …' * (len(long) > 3)})")
+    if not kept:
+        raise UserError(f"no {name} pair is at most {limit} tokens long", "data.max_length", "raise it")
+    return ParallelData(
+        [source[i] for i in kept], [target[i] for i in kept], config.data.tokens, config.training.seed
+    )
+
+
+def keep_texts(folder: Path, corpus: Corpus) -> None:
+    """Keep the held-out pairs as aligned files, and hashes of the training texts: enough to evaluate
+    later, and to notice when a test set was trained on."""
+    held = folder / "data"
+    held.mkdir(parents=True, exist_ok=True)
+    for name, part in (("valid", corpus.valid), ("test", corpus.test)):
+        if len(part):
+            write_text_atomic(held / f"{name}.source", "".join(s + "\n" for s in part.source))
+            write_text_atomic(held / f"{name}.target", "".join(t + "\n" for t in part.target))
+    temporary = folder / f".{KEYS}.tmp.npz"
+    np.savez_compressed(temporary, source=hashes(corpus.train.source), target=hashes(corpus.train.target))
+    temporary.replace(folder / KEYS)
+
+
+def hashes(texts: Sequence[str]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """64-bit hashes of the texts, blind to case, spacing and punctuation as the split is; sorted."""
+    out = [
+        int.from_bytes(hashlib.blake2b(text_key(t).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big", signed=True)
+        for t in texts
+    ]
+    return np.unique(np.array(out, dtype=np.int64))
+
+
+def seen_in_training(folder: Path, source: Sequence[str], target: Sequence[str]) -> tuple[int, int] | None:
+    """How many of these texts the run was trained on: (source, target); None when the run does not say."""
+    path = folder / KEYS
+    if not path.exists():
+        return None
+    with np.load(path) as known:
+        return tuple(  # type: ignore[return-value]
+            int(np.isin([hashes([t])[0] for t in texts], known[side]).sum())
+            for side, texts in (("source", source), ("target", target))
+        )
+
+

@@ -1,0 +1,235 @@
+"""A whole training run, from files to a run folder that every command accepts.
+
+    files ─ prepare ─ config.yaml, tokenizer/, data.json ─ Trainer ─ checkpoints/, metrics.jsonl
+          ─ best or average ─ length penalty ─ model.safetensors ─ test scores
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from triptych.config import RunConfig, differences, load_config, to_yaml
+from triptych.data import ParallelData
+from triptych.engine import Bundle, Translation, load_weights, read_json, save_weights
+from triptych.engine.bundle import CONFIG, MODEL, TOKENIZER
+from triptych.errors import UserError
+from triptych.evaluation import Scores, evaluate, tune_alpha
+from triptych.model import EncoderDecoder, build
+from triptych.objectives import Loss, Translation as TranslationObjective
+from triptych.text import Tokenizer, write_text_atomic
+from triptych.training.checkpoint import average, list_checkpoints, newest
+from triptych.training.loop import Trainer, dataset_loss, unique
+from triptych.training.monitor import Monitor
+from triptych.training.precision import choose_precision, prefer_fast_fp32
+from triptych.training.prepare import Corpus, encode, keep_texts, learn_tokenizer
+
+# Of a budget, for choosing, averaging, tuning and scoring at the end.
+RESERVE, MOST_RESERVED = 0.06, 90.0
+DATA = "data.json"
+# Settings that may be changed when a run goes on: none that the model, the data or their order depend on.
+CHANGEABLE = ("training.steps", "training.budget", "training.keep", "training.log_every", "training.validate_every",
+              "training.tensorboard", "decoding.")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a finished run has to show."""
+
+    bundle: Bundle
+    scores: Scores | None
+    samples: list[tuple[str, str, Translation]]
+    valid: Loss
+    seconds: float
+
+
+def train(
+    config: RunConfig, corpus: Corpus, folder: Path, say: Say, resume: bool = False, started: float | None = None
+) -> Outcome:
+    """Train as ``config`` says and write the run folder. With ``resume``, go on where it stands.
+
+    Args:
+        started: ``time.monotonic()`` when the budget began to run; now when not given.
+    """
+    started = time.monotonic() if started is None else started
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    prefer_fast_fp32()
+    tokenizer, config = _setup(config, corpus, folder, say, resume, device)
+    train_data = encode(corpus.train, tokenizer, config, say, "training")
+    valid_data = encode(corpus.valid, tokenizer, config, say, "validation")
+    torch.manual_seed(config.training.seed)
+    model = build(config.model).to(device)
+    if not isinstance(model, EncoderDecoder):
+        raise UserError("translation needs an encoder–decoder", "model.form", "set model.form=encoder_decoder")
+    seconds = config.training.seconds
+    reserve = min(MOST_RESERVED, RESERVE * seconds) if seconds else 0.0
+    monitor = Monitor(folder, config.training.tensorboard)
+    trainer = Trainer(config, model, train_data, valid_data, folder, monitor)
+    size = sum(p.numel() for p in model.parameters())
+    say(
+        f"model: {size:,} parameters, {config.model.encoder_depth}+{config.model.decoder_depth} layers of "
+        f"{config.model.dim}, vocabulary {config.model.vocab}, {config.training.precision}"
+    )
+    say(
+        f"data: {len(train_data):,} training pairs, {len(valid_data):,} validation; batches of "
+        f"{config.data.tokens} tokens, {train_data.padding():.1%} padding"
+    )
+    if resume:
+        _restore(trainer, folder, monitor, say)
+    if not trainer.pace.over:
+        trainer.probe()
+        if seconds is not None:
+            trainer.seconds = seconds - reserve - (0 if resume else time.monotonic() - started)
+        trainer.run()
+    return _finish(config, corpus, folder, trainer, tokenizer, say, started)
+
+
+def _setup(
+    config: RunConfig, corpus: Corpus, folder: Path, say: Say, resume: bool, device: torch.device
+) -> tuple[Tokenizer, RunConfig]:
+    """The tokenizer and the complete configuration: made and written, or found again."""
+    if resume:
+        known = read_json(folder / DATA)
+        if known.get("digest") != corpus.digest:
+            what = "the data are not those the run was begun with"
+            raise UserError(what, str(folder / DATA), "restore the files, or begin a new run")
+        return Tokenizer.load(folder / TOKENIZER), config
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        occupied = any(folder.iterdir())
+    except OSError as error:
+        raise UserError(f"cannot be used: {error.strerror}", str(folder), "choose another --out") from None
+    if occupied:
+        mend = f"go on with `triptych train {folder} --resume`, or choose another --out"
+        raise UserError("this folder is not empty", str(folder), mend)
+    tokenizer = learn_tokenizer(config, corpus.train)
+    if config.model.vocab not in (0, tokenizer.size):
+        say(f"vocabulary: {tokenizer.size} entries were learned, model.vocab follows")
+    settings = config.dump()
+    settings["model"]["vocab"] = tokenizer.size
+    settings["training"]["precision"] = choose_precision(config.training.precision, device, config.model.dim)
+    config = RunConfig.parse(settings)
+    tokenizer.save(folder / TOKENIZER)
+    keep_texts(folder, corpus)
+    write_text_atomic(folder / DATA, json.dumps(corpus.summary(), ensure_ascii=False, indent=1))
+    # Last: a folder with a configuration is a run that can be resumed.
+    write_text_atomic(folder / CONFIG, to_yaml(config))
+    return tokenizer, config
+
+
+def reopen(folder: Path, settings: list[str], say: Say) -> RunConfig:
+    """The configuration of a run that is to go on, with changes laid over it, each of them shown."""
+    if not (folder / CONFIG).exists():
+        mend = "nothing was begun there; train without --resume"
+        raise UserError("there is no run to resume", str(folder), mend)
+    old = load_config(folder / CONFIG)
+    new = load_config(folder / CONFIG, settings)
+    if new.training.steps and old.training.budget and not old.training.steps:
+        new = new.model_copy(update={"training": new.training.model_copy(update={"budget": None})})
+    for key, was, now in differences(old, new):
+        say(f"changed: {key}: {was} → {now}")
+        if not key.startswith(CHANGEABLE):
+            mend = "begin a new run for this; a run goes on with the model, data and seed it began with"
+            raise UserError("this setting cannot change while a run goes on", key, mend)
+    return new
+
+
+def _restore(trainer: Trainer, folder: Path, monitor: Monitor, say: Say) -> None:
+    found, state, damaged = newest(folder / "checkpoints")
+    for message in damaged:
+        say(f"passed over: {message}")
+    if found is None or state is None:
+        say("no checkpoint yet: starting from the beginning")
+        monitor.rewind(-1)
+        return
+    planned = trainer.config.training.steps
+    trainer.restore(state)
+    if planned and trainer.pace.step < planned:
+        steps = planned - trainer.pace.step
+        # The same plan gives the same stride: only a changed length re-plans.
+        if round(1 / trainer.pace.stride) != planned:
+            trainer.pace = trainer.pace.plan(steps, trainer.config.training.schedule.warmup)
+    monitor.rewind(found.step)
+    monitor.record("resume", found.step)
+    say(f"going on from step {found.step}")
+
+
+def _finish(
+    config: RunConfig,
+    corpus: Corpus,
+    folder: Path,
+    trainer: Trainer,
+    tokenizer: Tokenizer,
+    say: Say,
+    started: float,
+) -> Outcome:
+    """Choose the weights, tune the length penalty, save, score."""
+    model, monitor = trainer.model, trainer.monitor
+    chosen, valid = _choose(trainer, folder / "checkpoints", say)
+    model.cpu().eval()
+    bundle = Bundle(config, tokenizer, model)
+    alpha = config.decoding.alpha
+    some = slice(0, 500)
+    if config.decoding.strategy == "beam" and len(corpus.valid) >= 20:
+        alpha, tried = tune_alpha(bundle.translator, corpus.valid.source[some], corpus.valid.target[some], config.decoding)
+        say(f"length penalty: alpha {alpha} by validation BLEU " + " ".join(f"{a}:{b:.1f}" for a, b in tried.items()))
+    config = config.model_copy(update={"decoding": config.decoding.model_copy(update={"alpha": alpha})})
+    write_text_atomic(folder / CONFIG, to_yaml(config))
+    save_weights(model, folder / MODEL, tokenizer.fingerprint)
+    bundle = Bundle(config, tokenizer, model)
+    scores, samples = None, []
+    if len(corpus.test):
+        result = evaluate(bundle.translator, corpus.test.source, corpus.test.target, config.decoding)
+        scores = result.scores
+        samples = list(zip(corpus.test.source, corpus.test.target, result.translations, strict=True))
+    seconds = time.monotonic() - started
+    final: dict[str, Any] = {"chosen": chosen, "valid_nll": valid.nll / max(valid.count, 1), "alpha": alpha}
+    final |= {"seconds": round(seconds, 1), "training_seconds": round(trainer.spent, 1)}
+    if scores is not None:
+        final["scores"] = scores.to_dict()
+    monitor.record("final", trainer.pace.step, **final)
+    return Outcome(bundle, scores, samples, valid, seconds)
+
+
+def _choose(trainer: Trainer, checkpoints: Path, say: Say) -> tuple[str, Loss]:
+    """Leave in the model the best of: the best checkpoint, the average of the last ones."""
+    model, device = trainer.model, trainer.device
+    found = [(c, c.read()["model"]) for c in list_checkpoints(checkpoints)]
+    last = found[-trainer.config.training.keep :]
+    candidates = {f"step {c.step}": state for c, state in found if c.step in (trainer.best_step, last[-1][0].step)}
+    if len(last) > 1:
+        candidates[f"average of steps {', '.join(str(c.step) for c, _ in last)}"] = average([s for _, s in last])
+    objective = TranslationObjective(trainer.config.objective)
+    losses = {}
+    for name, state in candidates.items():
+        _put(model, state)
+        losses[name] = dataset_loss(model, objective, trainer.valid_data, trainer.config.training.precision)
+    best = min(losses, key=lambda n: losses[n].nll)
+    _put(model, candidates[best])
+    say("kept: " + best + "; " + "; ".join(f"{n}: perplexity {v.perplexity:.3f}" for n, v in losses.items()))
+    assert device == next(model.parameters()).device
+    return best, losses[best]
+
+
+def _put(model: EncoderDecoder, state: dict[str, torch.Tensor]) -> None:
+    own = unique(model)
+    with torch.no_grad():
+        for name, value in state.items():
+            own[name].copy_(value)
+
+
+def valid_data(bundle: Bundle, source: list[str], target: list[str]) -> ParallelData:
+    """Encoded pairs for a loss over them, all of them whatever their length."""
+    encode_batch = bundle.tokenizer.encode_batch
+    return ParallelData(encode_batch(source), encode_batch(target), bundle.config.data.tokens)
+
+
+__all__ = ["Outcome", "load_weights", "reopen", "train", "valid_data"]
