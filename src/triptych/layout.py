@@ -67,8 +67,9 @@ class Layout:
 
     def next(self) -> Layout:
         """One more token a row, after the last position of the row's last segment: ``[B, 1]``."""
-        newest = self.position.masked_fill(~self.real, -1).amax(1, keepdim=True) + 1
-        return Layout(newest, self.segment.amax(1, keepdim=True).clamp(min=0))
+        last = self.segment.amax(1, keepdim=True).clamp(min=0)
+        newest = self.position.masked_fill(self.segment != last, -1).amax(1, keepdim=True) + 1
+        return Layout(newest, last)
 
     def select(self, rows: Tensor) -> Layout:
         """The given rows, in the given order."""

@@ -27,7 +27,7 @@ def evaluate(
     from triptych.objectives import Translation
     from triptych.text import read_aligned
     from triptych.training.loop import dataset_loss
-    from triptych.training.precision import prefer_fast_fp32
+    from triptych.training.machine import prefer_fast_fp32
     from triptych.training.prepare import seen_in_training
     from triptych.training.run import valid_data
 

@@ -61,7 +61,7 @@ def translate(
         raise UserError(f"--{only[0].replace('_', '-')} has no effect without --sample", "command line", "add --sample")
     from triptych.config import DecodingConfig
     from triptych.engine import load
-    from triptych.training.precision import prefer_fast_fp32
+    from triptych.training.machine import prefer_fast_fp32
 
     prefer_fast_fp32()
     bundle = load(run)

@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from triptych.errors import UserError
 from triptych.layout import Layout
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -91,6 +92,11 @@ class ParallelData:
     def __len__(self) -> int:
         return len(self.source)
 
+    @property
+    def longest(self) -> int:
+        """Ids of the longest side of any pair, specials not counted."""
+        return max(max(pair) for pair in self.lengths) - 1
+
     def plan(self, epoch: int) -> list[list[int]]:
         """The batches of an epoch, as lists of pair numbers; every pair exactly once."""
         rng = random.Random(f"{self.seed}/{epoch}")
@@ -127,9 +133,16 @@ class ParallelData:
         return translation_batch([self.source[i] for i in index], [self.target[i] for i in index], index)
 
     def read(self, cursor: Cursor) -> Iterator[tuple[TranslationBatch, Cursor]]:
-        """Batches from ``cursor`` on, without end, each with the cursor that follows it."""
+        """Batches from ``cursor`` on, without end, each with the cursor that follows it.
+
+        Raises:
+            UserError: there is nothing at the cursor: no pairs, or it was made with other data.
+        """
         while True:
             plan = self.plan(cursor.epoch)
+            if cursor.index >= len(plan):
+                what = f"batch {cursor.index + 1} of an epoch of {len(plan)} cannot be read"
+                raise UserError(what, "data", "go on with the data and the data.tokens of before")
             for i in range(cursor.index, len(plan)):
                 last = i + 1 == len(plan)
                 cursor = Cursor(cursor.epoch + 1, 0) if last else Cursor(cursor.epoch, i + 1)

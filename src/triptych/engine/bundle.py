@@ -73,7 +73,8 @@ class Bundle:
 def save_weights(model: nn.Module, path: Path, tokenizer: str) -> None:
     """Every parameter once (tied ones under their first name), with the tokenizer's fingerprint."""
     tensors = {name: p.detach().contiguous().cpu() for name, p in model.named_parameters()}
-    write_bytes_atomic(path, to_bytes(tensors, {"format": "pt", "tokenizer": tokenizer}))
+    # One entry: the library writes several in random order, and equal runs are to give equal files.
+    write_bytes_atomic(path, to_bytes(tensors, {"tokenizer": tokenizer}))
 
 
 def load_weights(model: nn.Module, path: Path) -> str:

@@ -39,7 +39,7 @@ class Measure:
     """One score of a whole test set, from 0 to 100.
 
     Attributes:
-        name: ``BLEU``, ``chrF++`` or ``exact match``.
+        name: ``BLEU``, ``chrF++`` or ``exact match, %``.
         score: of all lines together.
         low: lower end of the 95 % bootstrap interval; None without resamples.
         high: its upper end.
@@ -81,10 +81,10 @@ class Scores:
         """For a terminal: the scores with their intervals, then signatures and notes."""
         measures = (self.bleu, self.chrf, self.exact)
         interval = any(m.low is not None for m in measures)
-        lines = [f"{'':<11}  score" + ("   95 % interval" if interval else "")]
+        lines = [f"{'':<14}  score" + ("   95 % interval" if interval else "")]
         for m in measures:
             span = "" if m.low is None else f"   {m.low:5.2f} … {m.high:5.2f}"
-            lines.append(f"{m.name:<11} {m.score:6.2f}{span}")
+            lines.append(f"{m.name:<14} {m.score:6.2f}{span}")
         lines.append(self._counted())
         lines += [f"{m.name}: {m.signature}" for m in measures if m.signature]
         lines += [f"note: {note}" for note in self.notes]
@@ -150,7 +150,7 @@ def score(
     return Scores(
         bleu=_measure("BLEU", _scorer(metric), total, sums[0], metric.get_signature().format()),
         chrf=_measure("chrF++", _scorer(chrf), matches.sum(0), sums[1], chrf.get_signature().format()),
-        exact=_measure("exact match", lambda s: 100 * s[0] / lines, equal.sum(0), sums[2], ""),
+        exact=_measure("exact match, %", lambda s: 100 * s[0] / lines, equal.sum(0), sums[2], ""),
         counts=counts,
         language=language,
         notes=(*notes, *_doubts(hypotheses, lines if resamples else FEW)),

@@ -1,4 +1,4 @@
-"""Seeing what a model does and what a run did. Names are loaded on first use: some need torch, some do not."""
+"""Seeing what a model does and what a run did. Names are loaded on first use: not all need torch."""
 
 from __future__ import annotations
 

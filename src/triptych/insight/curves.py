@@ -57,14 +57,19 @@ def thin(points: Sequence[Point], most: int = POINTS) -> list[Point]:
 
 
 def smooth(points: Sequence[Point], half: int) -> list[Point]:
-    """Each y the mean over ``half`` neighbours on both sides, fewer near the ends (as many on each side)."""
+    """Each y the mean over ``half`` neighbours on both sides.
+
+    Near the start as many on the right as there are on the left: a loss falls steeply there, and a mean
+    over the right alone would be far below it. Near the end there are fewer on the right.
+    """
     total = [0.0]
     for _, y in points:
         total.append(total[-1] + y)
     result = []
     for i, (x, _) in enumerate(points):
-        h = min(half, i, len(points) - 1 - i)
-        result.append((x, (total[i + h + 1] - total[i - h]) / (2 * h + 1)))
+        before = min(half, i)
+        first, last = i - before, min(i + before, len(points) - 1)
+        result.append((x, (total[last + 1] - total[first]) / (last + 1 - first)))
     return result
 
 
@@ -145,13 +150,15 @@ def line_chart(
     left = min(x for x, _ in seen)
     x_axis = Axis.over([0.0 if left >= 0 else left, *(x for x, _ in seen)], steps=6 if width > 600 else 4)
     y_axis = Axis.over(values, log=log, zero=zero)
-    frame = _Frame(width, height, 62, 34, x_axis, y_axis)
-    parts = [f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">']
+    legend = [s for s in series if s.name]
+    frame = _Frame(width, height, 62, 34 if len(legend) > 1 else 14, x_axis, y_axis)
+    look = "chart wide" if width > 600 else "chart"
+    parts = [f'<svg class="{look}" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">']
     parts += frame.grid(x_label)
     for s in series:
         parts += _draw(s, frame)
     parts += [_best(s, frame) for s in series if s.mark and finite(s.points)]
-    parts += _legend([s for s in series if s.name], width)
+    parts += _legend(legend, frame.left)
     return "".join([*parts, "</svg>"])
 
 
@@ -234,16 +241,15 @@ def _best(series: Series, frame: _Frame) -> str:
     )
 
 
-def _legend(series: Sequence[Series], width: int) -> list[str]:
-    """Names at the top right, right to left; text width is guessed, so with room to spare."""
+def _legend(series: Sequence[Series], left: int) -> list[str]:
+    """Names above the drawing, left to right; text width is guessed, so with room to spare."""
     if len(series) < 2:
         return []
-    parts, x = [], float(width - 24)
-    for s in reversed(series):
-        parts.append(f'<text class="end" x="{x:.0f}" y="18">{escape(s.name)}</text>')
-        x -= 7.2 * len(s.name) + 8
-        parts.append(f'<path class="line {s.look}" d="M{x - 18:.0f} 14h18"/>')
-        x -= 18 + 20
+    parts, x = [], float(left)
+    for s in series:
+        parts.append(f'<path class="line {s.look}" d="M{x:.0f} 14h18"/>')
+        parts.append(f'<text x="{x + 26:.0f}" y="18">{escape(s.name)}</text>')
+        x += 26 + 7.5 * len(s.name) + 22
     return parts
 
 

@@ -32,7 +32,7 @@ def facts(config: dict[str, Any], parameters: float = math.nan) -> list[tuple[st
         ("Vocabulary", _joined(_vocabulary(config))),
         ("Batch", _joined(_batch(config))),
         ("Optimizer", _joined(_optimizer(config))),
-        ("Length", _joined(_length(config))),
+        ("Run", _joined(_run(config))),
         ("Decoding", _joined(_decoding(config))),
     ]
     return [(name, text) for name, text in rows if text]
@@ -102,7 +102,7 @@ def _optimizer(config: dict[str, Any]) -> Iterator[str]:
     yield _with(config, "objective.label_smoothing", "label smoothing {}")
 
 
-def _length(config: dict[str, Any]) -> Iterator[str]:
+def _run(config: dict[str, Any]) -> Iterator[str]:
     yield _with(config, "training.steps", "{} steps")
     yield _with(config, "training.budget", "budget {}")
     yield _with(config, "training.precision", "{}")

@@ -48,10 +48,12 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def span_of_time(seconds: float) -> str:
-    """``42 s``, ``14 min 5 s``, ``2 h 5 min``; ``–`` when not finite."""
+    """``42 s``, ``14 min``, ``2 h 5 min``; ``–`` when not finite."""
     if not math.isfinite(seconds):
         return "–"
     s = max(0, round(seconds))
     if s < 60:
         return f"{s} s"
-    return f"{s // 60} min {s % 60} s" if s < 3600 else f"{s // 3600} h {s % 3600 // 60} min"
+    large, small, names = (s // 60, s % 60, "min s") if s < 3600 else (s // 3600, s % 3600 // 60, "h min")
+    first, second = names.split()
+    return f"{large} {first} {small} {second}" if small else f"{large} {first}"

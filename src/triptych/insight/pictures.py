@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Heatmap", "heatmap_svg", "save_heatmap_png"]
 
 LONGEST = 18  # ems of a label; what is longer is cut, and whole on hover
-FAINTEST = 0.004  # share of the strongest weight; below it a cell looks empty
+FAINTEST = 0.01  # share of the strongest weight; below it a cell looks empty
 # In a file of its own the picture brings its colours along.
 _STYLE = (
     "<style>.heatmap{background:#fff;font:13px system-ui,sans-serif}.heatmap text{fill:#333}"
@@ -208,7 +208,7 @@ def _png(heatmap: Heatmap, fonts: list[str]) -> bytes:
         axes.set_xlabel(heatmap.title, labelpad=10)
         figure.colorbar(image, ax=axes, fraction=0.04, aspect=30)
         buffer = io.BytesIO()
-        figure.savefig(buffer, format="png")
+        figure.savefig(buffer, format="png", bbox_inches="tight")
         return buffer.getvalue()
 
 
@@ -242,11 +242,14 @@ def _fonts(text: str) -> list[str] | None:
 
 
 def _by_preference(entries: Iterable[FontEntry]) -> list[FontEntry]:
-    """Upright fonts of normal weight: matplotlib's own first, then Noto, then the others."""
+    """Upright fonts of normal weight: matplotlib's own first, then Noto, then the others.
+
+    Without "Last Resort", which has a picture of an unknown letter for every letter.
+    """
 
     def rank(entry: FontEntry) -> tuple[int, str]:
         names = ("DejaVu Sans", "Noto Sans")
         return next((i for i, n in enumerate(names) if entry.name.startswith(n)), len(names)), entry.name
 
-    upright = (e for e in entries if e.style == "normal" and e.weight in (400, "normal", "regular"))
-    return sorted(upright, key=rank)
+    usable = (e for e in entries if e.style == "normal" and e.weight in (400, "normal", "regular"))
+    return sorted((e for e in usable if not e.name.startswith("Last Resort")), key=rank)

@@ -183,16 +183,15 @@ def _tiles(records: Sequence[Record], measures: Sequence[_Measure]) -> str:
     tiles = [_score_tile(m) for m in measures if m.signature][:2]
     valid = [(x, y) for x, y in _points(records, "valid", "nll") if math.isfinite(y)]
     if valid:
-        step, best = min(valid, key=lambda p: p[1])
-        aside = f"perplexity {number(math.exp(min(best, 700)), 3)}, step {number(step, 9)}"
-        tiles.append(("Best validation loss", number(best), aside))
+        best = min(y for _, y in valid)
+        tiles.append(("Best validation loss", number(best), f"perplexity {number(_exp(best), 3)}"))
     steps = max(map(_step, records), default=0)
     if steps:
         epoch = _float(_latest(records, "epoch"))
         tiles.append(("Steps", number(steps, 9), f"in epoch {number(epoch + 1)}" if epoch >= 0 else ""))
     spent = _float(_latest(records, "spent"))
     speeds = [y for _, y in _points(records, "train", "tokens_per_second") if math.isfinite(y)]
-    speed = f"{number(statistics.median(speeds), 3)} tokens/s, median" if speeds else ""
+    speed = f"{number(statistics.median(speeds), 3)} tokens/s" if speeds else ""
     if math.isfinite(spent):
         tiles.append(("Training time", span_of_time(spent), speed))
     inner = "".join(
@@ -203,6 +202,10 @@ def _tiles(records: Sequence[Record], measures: Sequence[_Measure]) -> str:
     return f'<dl class="tiles">{inner}</dl>' if inner else ""
 
 
+def _exp(value: float) -> float:
+    return math.exp(value) if value < 700 else math.inf
+
+
 def _score_tile(m: _Measure) -> tuple[str, str, str]:
     span = f"95 %: {m.low:.1f} to {m.high:.1f}" if math.isfinite(m.low) else ""
     return m.name, f"{m.score:.1f}", span
@@ -211,7 +214,7 @@ def _score_tile(m: _Measure) -> tuple[str, str, str]:
 def _facts(config: dict[str, Any], records: Sequence[Record]) -> str:
     rows = facts(config, parameters=_float(_latest(records, "parameters")))
     rows += [
-        (key.replace("_", " "), number(value, 6) if isinstance(value, float) else str(value))
+        (key.replace("_", " ").capitalize(), number(value, 6) if isinstance(value, float) else str(value))
         for r in records[::-1]
         if r.get("kind") == "final"
         for key, value in r.items()
@@ -230,7 +233,7 @@ def _curves(records: Sequence[Record]) -> str:
     ]
     caption = "Nats a token, without smoothing. Training: each record faint, their moving mean strong."
     big = line_chart([s for s in loss if s.points], label="training and validation loss over steps")
-    parts = [_figure("Loss", big, caption)]
+    parts = [_figure("Loss", f'<div class="scroll">{big}</div>' if big else "", caption)]
     small = []
     for key, name, zero in (
         ("learning_rate", "Learning rate", True),
@@ -270,14 +273,15 @@ def _scores(measures: Iterable[_Measure]) -> str:
     rows = []
     for m in measures:
         span = f"{m.low:.2f} to {m.high:.2f}" if math.isfinite(m.low) else "–"
+        signature = escape(m.signature).replace("|", "|<wbr>")  # where a line may break
         score = f"{m.score:.2f}" if math.isfinite(m.score) else "–"
         rows.append(
             f'<tr><th scope="row">{escape(m.name)}</th><td class="num">{score}</td>'
-            f'<td class="num">{span}</td><td><code>{escape(m.signature)}</code></td></tr>'
+            f'<td class="num">{span}</td><td><code>{signature}</code></td></tr>'
         )
     head = (
-        '<thead><tr><th scope="col">Score</th><th scope="col" class="num">value</th>'
-        '<th scope="col" class="num">95 % interval</th><th scope="col">signature</th></tr></thead>'
+        '<thead><tr><th scope="col">Score</th><th scope="col" class="num">Value</th>'
+        '<th scope="col" class="num">95 % interval</th><th scope="col">Signature</th></tr></thead>'
     )
     table = f"<table>{head}<tbody>{''.join(rows)}</tbody></table>"
     return f'<div class="card scroll">{table}</div>' if rows else ""
@@ -294,9 +298,9 @@ def _sample(sample: Sample, languages: tuple[str, str]) -> str:
     source, target = map(_language, languages)
     return (
         '<dl class="sample">'
-        f'<dt>source</dt><dd dir="auto"{source}>{escape(sample.source)}</dd>'
-        f'<dt>reference</dt><dd dir="auto"{target}>{escape(sample.reference)}</dd>'
-        f'<dt>output{mark}</dt><dd class="said" dir="auto"{target}>{escape(sample.hypothesis)}</dd></dl>'
+        f'<dt>Source</dt><dd dir="auto"{source}>{escape(sample.source)}</dd>'
+        f'<dt>Reference</dt><dd dir="auto"{target}>{escape(sample.reference)}</dd>'
+        f'<dt>Output{mark}</dt><dd class="said" dir="auto"{target}>{escape(sample.hypothesis)}</dd></dl>'
     )
 
 
@@ -305,7 +309,7 @@ def _heatmap(heatmap: Heatmap | None, languages: tuple[str, str]) -> str:
         return ""
     source, target = (code.replace("_", "-") for code in languages)
     picture = heatmap_svg(heatmap, source_language=source, target_language=target)
-    caption = "Rows: tokens that are written. Columns: tokens of the source. Darker: looked at more."
+    caption = "Rows: tokens that are written. Columns: tokens of the source. Stronger colour: looked at more."
     inner = f'<div class="scroll">{picture}</div>' if picture else ""
     return _figure(f'<span dir="auto">{escape(heatmap.title)}</span>', inner, caption)
 

@@ -147,7 +147,7 @@ class CrossAttention(Attention):
         rows, sources = x_BTC.shape[0], k.shape[0]
         if rows != sources:  # the beams of a source are so many queries to the same keys
             q = q.view(sources, -1, q.shape[-1])
-            layout = layout.memo("folded", lambda: _fold(layout, sources))
+            layout = layout.memo(("folded", sources), lambda: _fold(layout, sources))
         y: Tensor = self.meet(self.split(q, self.H), k, v, SameSegment(), layout, source_layout)
         return y.view(rows, -1, y.shape[-1])
 

@@ -13,7 +13,7 @@ _LEVELS = 1 << 16  # 16 random bits a value: a share is met to within 8e-6
 class _Drop(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        threshold = round(p * _LEVELS)
+        threshold = min(round(p * _LEVELS), _LEVELS - 1)
         # Draws are 64 bits wide: each serves four values.
         draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device).random_(-(2**63), None)
         bits = draws.view(torch.int16)[: x.numel()].view(x.shape)

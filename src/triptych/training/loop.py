@@ -24,7 +24,7 @@ from triptych.objectives import Loss, Translation
 from triptych.training.checkpoint import save_checkpoint
 from triptych.training.monitor import Monitor, clock
 from triptych.training.optimizer import build_optimizer, set_rate
-from triptych.training.precision import autocast
+from triptych.training.machine import autocast
 from triptych.training.schedule import Pace, learning_rate
 
 MARKS = 12  # validations (and checkpoints) a run

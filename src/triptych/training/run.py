@@ -27,7 +27,7 @@ from triptych.text import Tokenizer, write_text_atomic
 from triptych.training.checkpoint import average, list_checkpoints, newest
 from triptych.training.loop import Trainer, dataset_loss, unique
 from triptych.training.monitor import Monitor
-from triptych.training.precision import choose_precision, prefer_fast_fp32
+from triptych.training.machine import choose_precision, keep_memory, prefer_fast_fp32
 from triptych.training.prepare import Corpus, encode, keep_texts, learn_tokenizer
 
 # Of a budget, for choosing, averaging, tuning and scoring at the end.
@@ -61,9 +61,10 @@ def train(
     """
     started = time.monotonic() if started is None else started
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    keep_memory()
     prefer_fast_fp32()
     tokenizer, config = _setup(config, corpus, folder, say, resume, device)
-    train_data = encode(corpus.train, tokenizer, config, say, "training")
+    train_data = encode(corpus.train, tokenizer, config, _silent, "training")
     valid_data = encode(corpus.valid, tokenizer, config, say, "validation")
     torch.manual_seed(config.training.seed)
     model = build(config.model).to(device)
@@ -115,6 +116,8 @@ def _setup(
         say(f"vocabulary: {tokenizer.size} entries were learned, model.vocab follows")
     settings = config.dump()
     settings["model"]["vocab"] = tokenizer.size
+    # A line longer than anything trained on is one that translation had better split.
+    settings["data"]["max_length"] = encode(corpus.train, tokenizer, RunConfig.parse(settings), say, "training").longest
     settings["training"]["precision"] = choose_precision(config.training.precision, device, config.model.dim)
     config = RunConfig.parse(settings)
     tokenizer.save(folder / TOKENIZER)
@@ -217,6 +220,10 @@ def _choose(trainer: Trainer, checkpoints: Path, say: Say) -> tuple[str, Loss]:
     say("kept: " + best + "; " + "; ".join(f"{n}: perplexity {v.perplexity:.3f}" for n, v in losses.items()))
     assert device == next(model.parameters()).device
     return best, losses[best]
+
+
+def _silent(text: str) -> None:
+    """What was said once need not be said again."""
 
 
 def _put(model: EncoderDecoder, state: dict[str, torch.Tensor]) -> None:

@@ -34,13 +34,16 @@ class Pace:
     def plan(self, left: int, warmup: int) -> Pace:
         """The same place with ``left`` steps to go."""
         stride = (1 - self.progress) / max(left, 1)
-        warm = self.warm if self.step > warmup else min(0.5, self.progress + stride * (warmup - self.step))
+        warm = self.warm if self.step > warmup else min(1.0, self.progress + stride * (warmup - self.step))
         return replace(self, stride=stride, warm=warm)
 
     @property
     def over(self) -> bool:
-        """Nothing is left to do (but for rounding)."""
-        return self.stride > 0 and self.progress >= 1 - self.stride / 2
+        """Nothing is left to do (but for rounding).
+
+        Re-planned over and over just before its end, a run's steps could become too short to move it.
+        """
+        return self.progress >= 1 - max(self.stride / 2, 1e-9)
 
 
 def learning_rate(schedule: ScheduleConfig, pace: Pace, dim: int) -> float:

@@ -66,9 +66,13 @@ def cached(s: Subject) -> Iterator[Compared]:
         said = cache_bytes(s.config, rows, length, sources, source, width)
         figures = {"formula": said, "State.bytes": held.bytes(), "tensors": measured(held)}
         figure = ", ".join(f"{name} {n:,}" for name, n in figures.items())
-        yield true(f"bytes of {rows} rows of {length} tokens", len(set(figures.values())) == 1, figure,
-                   "bytes are not those held: heads expanded, the source held once a beam, or slots miscounted",
-                   "src/triptych/model/state.py")  # fmt: skip
+        yield true(
+            f"bytes of {rows} rows of {length} tokens",
+            len(set(figures.values())) == 1,
+            figure,
+            "bytes are not those held: heads expanded, the source held once a beam, or slots",
+            "src/triptych/model/state.py",
+        )
 
 
 def measured(held: State) -> int:
@@ -79,5 +83,3 @@ def measured(held: State) -> int:
             total += 0 if x is None else x[:, :, : held.length].clone().untyped_storage().nbytes()
         total += sum(x.untyped_storage().nbytes() for x in layer.cross or ())
     return total
-
-

@@ -1,4 +1,4 @@
-"""Laws of the state: whatever is cached, chunked, selected or forgotten, results are those without a cache."""
+"""Laws of the state: what is cached, chunked, selected or forgotten never changes a result."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import torch
 from triptych.data import BOS
 from triptych.insight.laws.decoded import PROMPT, steps_of
 from triptych.insight.laws.registry import DECODERS, law
-from triptych.insight.laws.subject import Pads, Rows, Side, Subject, take
+from triptych.insight.laws.subject import SIDES, Pads, Rows, Side, Subject, take
 from triptych.insight.laws.verdict import SINGLE, Compared, close
 from triptych.model.state import CHUNK
 
 STATE = "src/triptych/model/state.py"
-SIDES: tuple[Side, Side] = ("right", "left")
 REASON = "an encoder keeps no state"
 
 
@@ -68,7 +67,9 @@ def beams(s: Subject) -> Compared:
     state = s.start(s.source(sources), each)
     got = take(s.chunked(placed, state, s.cuts(placed[0].shape[1])), placed[1])
     cause = "rows of a source are folded into the wrong source, or read another source's mask"
-    return close(f"{each} rows a source", got, s.logits(rows), cause=cause, place="src/triptych/model/attention.py")
+    return close(
+        f"{each} rows a source", got, s.logits(rows), cause=cause, place="src/triptych/model/attention.py"
+    )
 
 
 def stepped(s: Subject, side: Side) -> Compared:

@@ -33,9 +33,14 @@ def causality(s: Subject) -> Iterator[Compared | str]:
     source = s.source(rows)
     for _ in range(3):
         cut = [s.integers(1, len(row), 1)[0] for row in rows.main]
-        changed = Rows([row[:c] + s.words(len(row) - c) for row, c in zip(rows.main, cut, strict=True)], rows.source)
+        changed = Rows(
+            [row[:c] + s.words(len(row) - c) for row, c in zip(rows.main, cut, strict=True)], rows.source
+        )
         got = s.logits(changed)
-        early = [g[:c] for g, c in zip(got, cut, strict=True)], [w[:c] for w, c in zip(want, cut, strict=True)]
+        early = (
+            [g[:c] for g, c in zip(got, cut, strict=True)],
+            [w[:c] for w, c in zip(want, cut, strict=True)],
+        )
         yield close("logits before a changed token", *early)
         placed = s.lay(changed.main)
         fed = s.chunked(placed, s.start(source), s.cuts(placed[0].shape[1]))
@@ -45,7 +50,9 @@ def causality(s: Subject) -> Iterator[Compared | str]:
     yield close("logits of a prefix", shorter, [w[:-1] for w in want])
     yield differ(
         "logits at a changed token",
-        s.logits(Rows([[*row[:-1], s.V - 1 if row[-1] < s.V - 1 else s.V - 2] for row in rows.main], rows.source)),
+        s.logits(
+            Rows([[*row[:-1], s.V - 1 if row[-1] < s.V - 1 else s.V - 2] for row in rows.main], rows.source)
+        ),
         want,
         "the model does not read its input: a token's own logits stay when it is changed",
     )
@@ -137,7 +144,10 @@ def pack(
         position.append([p for _, p, _ in row])
         segment.append([n for _, _, n in row])
     width = max(map(len, ids))
-    out = [torch.tensor([r + [fill] * (width - len(r)) for r in rows]) for rows, fill in ((ids, 0), (position, 0), (segment, -1))]
+    out = [
+        torch.tensor([r + [fill] * (width - len(r)) for r in rows])
+        for rows, fill in ((ids, 0), (position, 0), (segment, -1))
+    ]
     return out[0], Layout(out[1], out[2])
 
 

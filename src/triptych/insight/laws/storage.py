@@ -25,8 +25,12 @@ def storage(s: Subject) -> Iterator[Compared | str]:
     """A model that was written and read is the same: every parameter, its dtype, what is tied, the logits."""
     shared = ties(s.model)
     want = expected(s)
-    yield true("what is tied, as model.tie says", shared == want, f"tied {show(shared)}, settings say {show(want)}",
-               "two maps that should be one are two, or two that should differ are one")  # fmt: skip
+    yield true(
+        "what is tied, as model.tie says",
+        shared == want,
+        f"tied {show(shared)}, settings say {show(want)}",
+        "two maps that should be one are two, or two that should differ are one",
+    )
     roads = {"a state dict": by_state_dict, "safetensors, tied weights once": by_safetensors}
     rows = s.rows(3)
     for name, road in roads.items():
@@ -47,13 +51,17 @@ def alike(name: str, model: Model, read: Model) -> Iterator[Compared]:
     """Parameters, dtypes and ties of a model that was read."""
     ours, theirs = tensors(model), tensors(read)
     same = set(ours) == set(theirs)
-    yield true(f"{name}: names", same, "" if same else f"only on one side: {sorted(set(ours) ^ set(theirs))[:3]}")
+    yield true(
+        f"{name}: names", same, "" if same else f"only on one side: {sorted(set(ours) ^ set(theirs))[:3]}"
+    )
     if not same:
         return
     wrong = [n for n in ours if ours[n].dtype != theirs[n].dtype]
     yield true(f"{name}: dtypes", not wrong, f"{wrong[:3]}" if wrong else "")
     moved = [n for n in ours if not torch.equal(ours[n], theirs[n])]
-    yield true(f"{name}: values", not moved, f"{moved[:3]} changed" if moved else f"{len(ours)} tensors equal")
+    yield true(
+        f"{name}: values", not moved, f"{moved[:3]} changed" if moved else f"{len(ours)} tensors equal"
+    )
     cause = "tied weights came back as copies: they were assigned and not copied into place"
     a, b = ties(model), ties(read)
     yield true(f"{name}: tied weights", a == b, f"tied {show(a)}, read {show(b)}", cause)

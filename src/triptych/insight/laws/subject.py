@@ -30,6 +30,7 @@ LONGEST = 9  # tokens in a sequence
 WINDOW = 4  # a window as wide as the sequences would hide nothing
 
 Side = Literal["left", "right"]
+SIDES: tuple[Literal["left", "right"], ...] = ("right", "left")
 Placed = tuple[Tensor, Layout]
 
 

@@ -11,7 +11,6 @@ from triptych.insight.laws.registry import law
 from triptych.insight.laws.subject import Pads, Placed, Subject, window
 from triptych.insight.laws.verdict import EXACT, SINGLE, Compared, close, true
 from triptych.layout import Layout
-from triptych.model import EncoderDecoder
 from triptych.model.attend import Way, attend, reference
 from triptych.model.attention import Attention, CrossAttention, SelfAttention, watch
 from triptych.model.stack import sight
@@ -67,13 +66,21 @@ def distribution(name: str, w_BHTS: Tensor, seen_BTS: Tensor) -> Iterator[Compar
     """One module's weights."""
     seen = seen_BTS[:, None].expand_as(w_BHTS)
     total = w_BHTS.sum(-1)
-    yield true(f"{name}: weights are not negative", bool((w_BHTS >= 0).all()), f"least {float(w_BHTS.min()):.1e}")
+    yield true(
+        f"{name}: weights are not negative", bool((w_BHTS >= 0).all()), f"least {float(w_BHTS.min()):.1e}"
+    )
     leak = float(w_BHTS.masked_fill(seen, 0).abs().max())
     cause = "the mask is not what the settings say: causality, the window's width, or padding"
     yield true(f"{name}: masked weights are exactly 0", leak == 0, f"largest {leak:.1e}", cause, VISIBLE)
     yield close(f"{name}: sums of weights", total, seen.any(-1).to(total))
     shy = (w_BHTS == 0) & seen
-    yield true(f"{name}: all that may be seen has weight", not bool(shy.any()), f"{int(shy.sum())} have none", cause, VISIBLE)
+    yield true(
+        f"{name}: all that may be seen has weight",
+        not bool(shy.any()),
+        f"{int(shy.sum())} have none",
+        cause,
+        VISIBLE,
+    )
 
 
 def ways(s: Subject) -> Iterator[Compared]:
@@ -92,7 +99,13 @@ def ways(s: Subject) -> Iterator[Compared]:
             single = attend(q.float(), k.float(), v.float(), mask, module.scale, way=way)
             yield close(f"{way} in fp32 and reference", single, want, SINGLE)
     blind = want.transpose(1, 2)[~layout.real]
-    yield true("a query that sees nothing gets zeros", not bool(blind.any()), f"largest {float(blind.abs().max()):.1e}")
+    yield true(
+        "a query that sees nothing gets zeros",
+        not bool(blind.any()),
+        f"largest {float(blind.abs().max()):.1e}",
+    )
     bad = v.masked_fill(~layout.real[:, None, :, None], float("nan"))
     clean = reference(q, k, bad, mask, module.scale)[0]
-    yield close("NaN in a masked value", clean, want, EXACT, "0 · NaN is NaN: masked values must be taken out")
+    yield close(
+        "NaN in a masked value", clean, want, EXACT, "0 · NaN is NaN: masked values must be taken out"
+    )

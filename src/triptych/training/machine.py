@@ -1,7 +1,9 @@
-"""Which number format trains fastest here: measured, not guessed from a name."""
+"""What this machine is good at: measured, not guessed from a name."""
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -24,6 +26,20 @@ def prefer_fast_fp32() -> bool:
     if error > EXACT:
         torch.set_float32_matmul_precision(old)
     return error <= EXACT
+
+
+def keep_memory() -> None:
+    """Have the C library keep freed memory for the next step instead of giving it back to the system, which
+    would clear every large tensor's pages anew each time it is made. Does nothing where there is no glibc."""
+    if not sys.platform.startswith("linux"):
+        return
+    trim_threshold, mmap_threshold = -1, -3  # malloc.h: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:
+        return
+    mallopt(mmap_threshold, 1 << 30)
+    mallopt(trim_threshold, 2**31 - 1)
 
 
 def measure(run: Callable[[], object], times: int = 5) -> float:

@@ -1,0 +1,151 @@
+"""The law of targets: shifted once, specials once, loss only where it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from triptych.config import ObjectiveConfig
+from triptych.data import BOS, EOS, TranslationBatch, translation_batch
+from triptych.insight.laws.registry import law
+from triptych.insight.laws.subject import SIDES, Subject
+from triptych.insight.laws.verdict import SINGLE, Compared, close, true
+from triptych.layout import Layout
+from triptych.model import EncoderDecoder, Memory
+from triptych.objectives import Translation
+
+BATCHES = "src/triptych/data/batches.py"
+OBJECTIVE = "src/triptych/objectives/translation.py"
+
+
+@law(
+    19,
+    "targets are inputs shifted once",
+    "targets are not shifted, shifted twice, or specials are missing or doubled",
+    BATCHES,
+    ("encoder_decoder",),
+    "this form has no batches of its own yet",
+)
+def targets(s: Subject) -> Iterator[Compared | str]:
+    """Inputs begin with one bos, targets end with one eos, and the loss is that of real targets alone."""
+    rows = s.rows(4)
+    rows.main[2] = []  # an empty sentence is a sentence: its target is the end
+    for side in SIDES:
+        batch = translation_batch(rows.source, rows.main, range(4), side)
+        yield from shifted(batch, rows.source, rows.main, side)
+        yield from losses(s, batch, rows.main, side)
+    yield from oracle(rows.source)
+
+
+def shifted(
+    batch: TranslationBatch, source: list[list[int]], main: list[list[int]], side: str
+) -> Iterator[Compared]:
+    """What stands in a batch."""
+    for i in range(4):
+        real, seen = batch.target_layout.real[i], batch.source_layout.real[i]
+        read, said = batch.target_in[i][real].tolist(), batch.target_out[i][real].tolist()
+        text = f"row {i}, padded on the {side}: source {main[i]}, read {read}, to be said {said}"
+        yield true("what is read: bos and the tokens", read == [BOS, *main[i]], text)
+        yield true("what is said: the tokens and eos", said == [*main[i], EOS], text)
+        given = batch.source[i][seen].tolist()
+        yield true(
+            "the source: its tokens and eos",
+            given == [*source[i], EOS],
+            f"row {i}: {source[i]}, given {given}",
+        )
+        where = batch.target_layout.position[i][real].tolist()
+        yield true("positions of targets", where == list(range(len(said))), f"row {i}: {where}")
+
+
+def losses(s: Subject, batch: TranslationBatch, main: list[list[int]], side: str) -> Iterator[Compared]:
+    """How much is counted, and what."""
+    model = s.model
+    assert isinstance(model, EncoderDecoder)
+    learned = Translation(ObjectiveConfig(label_smoothing=0.1))
+    loss = learned.loss(model, batch)
+    count = sum(len(row) + 1 for row in main)
+    place = OBJECTIVE
+    yield true(
+        "tokens in the loss",
+        loss.count == count,
+        f"{loss.count}, and {count} targets, eos included",
+        "padding is counted, or the end is not",
+        place,
+    )
+    junk = replace(
+        batch,
+        source=noisy(s, batch.source, batch.source_layout),
+        target_in=noisy(s, batch.target_in, batch.target_layout),
+        target_out=noisy(s, batch.target_out, batch.target_layout),
+    )
+    other = learned.loss(model, junk)
+    cause = "padding reaches the loss"
+    yield close("loss with other ids in padding", tensor(other.nll), tensor(loss.nll), SINGLE, cause, place)
+    logits = s.forward((batch.target_in, batch.target_layout), (batch.source, batch.source_layout))
+    real = batch.target_layout.real
+    for smoothing in (0.0, 0.1):
+        want = F.cross_entropy(
+            logits[real], batch.target_out[real], reduction="sum", label_smoothing=smoothing
+        )
+        got = Translation(ObjectiveConfig(label_smoothing=smoothing)).loss(s.learner(), batch)  # type: ignore[arg-type]
+        cause = "the loss is not the sum of cross-entropies with ε/V on every word"
+        name = f"loss padded on the {side}, smoothing {smoothing}, and from the definition"
+        yield close(name, got.sum, want, SINGLE, cause, "src/triptych/objectives/loss.py")
+    yield close(
+        "no smoothing in evaluation",
+        tensor(loss.mean),
+        tensor(loss.nll / loss.count),
+        SINGLE,
+        "smoothing is applied outside training",
+        place,
+    )
+
+
+def tensor(value: float) -> Tensor:
+    """A number as a tensor."""
+    return torch.tensor(value, dtype=torch.float64)
+
+
+def noisy(s: Subject, ids: Tensor, layout: Layout) -> Tensor:
+    """Other ids in the padding."""
+    junk = torch.randint(0, s.V, ids.shape, generator=s.rng)
+    return torch.where(layout.real, ids, junk)
+
+
+class Copyist:
+    """A model that is sure of the next token of its source: it knows its place from the layout alone."""
+
+    training = False
+
+    def __init__(self, vocab: int) -> None:
+        self.output = torch.nn.Linear(vocab, vocab, bias=False)
+        torch.nn.init.eye_(self.output.weight)
+        self.vocab = vocab
+
+    def encode(self, ids: Tensor, layout: Layout) -> Memory:
+        """Ids as they are; padding as a word that is never said."""
+        return Memory(ids.masked_fill(~layout.real, 0), layout)
+
+    def decode(self, ids: Tensor, layout: Layout, memory: Memory) -> Tensor:
+        """Certainty of the source token at each target token's position."""
+        hidden = torch.zeros(*ids.shape, self.vocab)
+        for row in range(len(ids)):
+            said = memory.hidden[row][memory.layout.real[row]]
+            for slot in layout.real[row].nonzero()[:, 0].tolist():
+                place = int(layout.position[row, slot])
+                # What was read must be what a copy says before this place.
+                right = place == 0 or int(ids[row, slot]) == int(said[place - 1])
+                hidden[row, slot, int(said[place]) if right else 0] = 1e4
+        return hidden
+
+
+def oracle(source: list[list[int]]) -> Iterator[Compared]:
+    """A perfect copyist has no loss on a copying task."""
+    small = [[4 + i % 8 for i in row] for row in source]
+    batch = translation_batch(small, small, range(len(small)))
+    loss = Translation(ObjectiveConfig(label_smoothing=0.1)).loss(Copyist(12), batch)  # type: ignore[arg-type]
+    yield true("loss of a perfect copyist", loss.nll == 0, f"{loss.nll:.3g} nats in all", place=OBJECTIVE)
