@@ -14,7 +14,14 @@ NUMBERS = {
     "one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "six": "sechs",
     "seven": "sieben", "eight": "acht", "nine": "neun", "ten": "zehn",
 }  # fmt: skip
-NOUNS = {"cats": "Katzen", "dogs": "Hunde", "birds": "Vögel", "houses": "Häuser", "trees": "Bäume", "books": "Bücher"}
+NOUNS = {
+    "cats": "Katzen",
+    "dogs": "Hunde",
+    "birds": "Vögel",
+    "houses": "Häuser",
+    "trees": "Bäume",
+    "books": "Bücher",
+}
 VERBS = {"I see": "ich sehe", "we have": "wir haben", "they want": "sie wollen", "you know": "du kennst"}
 
 SMALL = (
@@ -42,7 +49,9 @@ def tsv(path: Path, rows: list[tuple[str, str]] | None = None) -> Path:
     return path
 
 
-def run_cli(*args: str | Path, cwd: Path, stdin: str | bytes | None = None, timeout: float = 120) -> "subprocess.CompletedProcess[str]":
+def run_cli(
+    *args: str | Path, cwd: Path, stdin: str | bytes | None = None, timeout: float = 120
+) -> "subprocess.CompletedProcess[str]":
     """Run ``triptych``; output as text."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8", "COLUMNS": "120"}
     data = stdin.encode() if isinstance(stdin, str) else stdin
@@ -72,6 +81,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = home / "config.yaml"
     config.write_text("data: {train: [pairs.tsv]}\ntext: {source: en, target: de}\n", encoding="utf-8")
     tsv(home / "pairs.tsv")
-    done = run_cli("train", config.name, "--out", "run", *SMALL, "training.steps=250", "model.dim=64", cwd=home)
+    done = run_cli(
+        "train", config.name, "--out", "run", *SMALL, "training.steps=250", "model.dim=64", cwd=home
+    )
     assert done.returncode == 0, done.stderr
     return home / "run"

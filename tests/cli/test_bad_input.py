@@ -116,7 +116,9 @@ def test_a_broken_configuration_file(cli: Cli, tmp_path: Path) -> None:
     refused(cli("train", "e.yaml"), "training.budget")
 
 
-@pytest.mark.parametrize("gone", ["config.yaml", "model.safetensors", "tokenizer", "tokenizer/tokenizer.json"])
+@pytest.mark.parametrize(
+    "gone", ["config.yaml", "model.safetensors", "tokenizer", "tokenizer/tokenizer.json"]
+)
 def test_a_run_from_which_a_file_is_missing(gone: str, trained: Path, cli: Cli, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "run")
     path = tmp_path / "run" / gone
@@ -132,7 +134,9 @@ def test_a_run_with_a_damaged_or_foreign_file(trained: Path, cli: Cli, tmp_path:
     refused(cli("translate", "run", stdin="x\n"), "model.safetensors")
     weights.write_bytes(whole)
     config = tmp_path / "run" / "config.yaml"
-    config.write_text(config.read_text().replace("encoder_layers: null", "encoder_layers: 2"), encoding="utf-8")
+    config.write_text(
+        config.read_text().replace("encoder_layers: null", "encoder_layers: 2"), encoding="utf-8"
+    )
     refused(cli("translate", "run", stdin="x\n"), "not of one run")
 
 
@@ -162,7 +166,15 @@ def test_invalid_utf8_on_standard_input_names_the_line(trained: Path, cli: Cli) 
 def test_odd_text_is_only_text(cli: Cli, tmp_path: Path) -> None:
     """Specials as text, tabs, U+2028, CRLF, BOM, zero-width characters: a corpus of them trains, and each
     line of them is one line of output."""
-    odd = ["<s> and </s>", "<unk> @@ ▁ ▁▁", "a\u2028b", "zero\u200bwidth", "tab here", "[MASK] <pad>", "\ufeffbom"]
+    odd = [
+        "<s> and </s>",
+        "<unk> @@ ▁ ▁▁",
+        "a\u2028b",
+        "zero\u200bwidth",
+        "tab here",
+        "[MASK] <pad>",
+        "\ufeffbom",
+    ]
     rows = pairs() + [(f"{o} {i}", f"{o} {i}") for i in range(5) for o in odd]
     text = "".join(f"{s}\t{t}\tthird\tcolumns\r\n" for s, t in rows)
     (tmp_path / "pairs.tsv").write_bytes(b"\xef\xbb\xbf" + text.encode())
@@ -178,7 +190,17 @@ def test_odd_text_is_only_text(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_five_pairs_train(cli: Cli, tmp_path: Path) -> None:
-    tsv(tmp_path / "pairs.tsv", [("one", "eins"), ("two", "zwei"), ("three", "drei"), ("four", "vier"), ("five", "fünf"), ("six", "sechs")])
+    tsv(
+        tmp_path / "pairs.tsv",
+        [
+            ("one", "eins"),
+            ("two", "zwei"),
+            ("three", "drei"),
+            ("four", "vier"),
+            ("five", "fünf"),
+            ("six", "sechs"),
+        ],
+    )
     done = cli("train", "pairs.tsv", "--from", "en", "--to", "de", "--budget", "5s", "--out", "run")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "model.safetensors").exists()

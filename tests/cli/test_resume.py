@@ -40,11 +40,15 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("at", [0, 7, 31, 60])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_killed_and_resumed_is_uninterrupted(whole: Path, cli: Cli, tmp_path: Path, at: int, how: signal.Signals) -> None:
+def test_killed_and_resumed_is_uninterrupted(
+    whole: Path, cli: Cli, tmp_path: Path, at: int, how: signal.Signals
+) -> None:
     tsv(tmp_path / "pairs.tsv")
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "triptych", "train", *ARGS, "--out", "run"]
-    work = subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    work = subprocess.Popen(
+        command, cwd=tmp_path, env=env, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
     metrics = tmp_path / "run" / "metrics.jsonl"
     config = tmp_path / "run" / "config.yaml"
     deadline = time.monotonic() + 60
@@ -88,7 +92,9 @@ def test_changes_are_shown_or_refused(whole: Path, cli: Cli, tmp_path: Path) -> 
     longer = cli("train", "run", "--resume", "training.steps=70")
     assert longer.returncode == 0 and "training.steps: 60 → 70" in longer.stderr
     assert max(losses(tmp_path / "run")) == 70
-    (tmp_path / "pairs.tsv").write_text("a\tb\n" * 3 + "c\td\ne\tf\ng\th\ni\tj\nk\tl\nm\tn\n", encoding="utf-8")
+    (tmp_path / "pairs.tsv").write_text(
+        "a\tb\n" * 3 + "c\td\ne\tf\ng\th\ni\tj\nk\tl\nm\tn\n", encoding="utf-8"
+    )
     other = cli("train", "run", "--resume")
     assert other.returncode == 2 and "data" in other.stderr
 
@@ -102,6 +108,16 @@ def test_a_used_folder_is_not_overwritten(whole: Path, cli: Cli, tmp_path: Path)
 
 def test_divergence_stops_in_words(cli: Cli, tmp_path: Path) -> None:
     tsv(tmp_path / "pairs.tsv")
-    done = cli("train", *ARGS, "--out", "run", "training.schedule.peak=1e30", "training.schedule.warmup=1", "training.optimizer.clip=0")
+    done = cli(
+        "train",
+        *ARGS,
+        "--out",
+        "run",
+        "training.schedule.peak=1e30",
+        "training.schedule.warmup=1",
+        "training.optimizer.clip=0",
+    )
     assert done.returncode == 2, done.stderr
-    assert "step" in done.stderr and "training.schedule.peak" in done.stderr and "Traceback" not in done.stderr
+    assert (
+        "step" in done.stderr and "training.schedule.peak" in done.stderr and "Traceback" not in done.stderr
+    )

@@ -14,7 +14,14 @@ from triptych.config import load_config
 
 def test_a_run_folder_is_complete(trained: Path) -> None:
     found = {p.name for p in trained.iterdir()}
-    assert {"config.yaml", "tokenizer", "model.safetensors", "checkpoints", "metrics.jsonl", "report.html"} <= found
+    assert {
+        "config.yaml",
+        "tokenizer",
+        "model.safetensors",
+        "checkpoints",
+        "metrics.jsonl",
+        "report.html",
+    } <= found
     config = load_config(trained / "config.yaml")
     assert config.model.vocab > 0 and config.training.precision == "fp32" and config.text.target == "de"
     assert not [p for p in trained.rglob("*.tmp*")]
@@ -49,8 +56,18 @@ def test_order_and_neighbours_do_not_matter(trained: Path) -> None:
     whole = bundle.translate(lines)
     assert bundle.translate(lines[::-1])[::-1] == whole
     assert [bundle.translate([line])[0] for line in lines] == whole
-    sampled = [t.text for t in bundle.translate_full(lines, bundle.config.decoding.model_copy(update={"strategy": "sample"}))]
-    again = [t.text for t in bundle.translate_full(lines, bundle.config.decoding.model_copy(update={"strategy": "sample"}))]
+    sampled = [
+        t.text
+        for t in bundle.translate_full(
+            lines, bundle.config.decoding.model_copy(update={"strategy": "sample"})
+        )
+    ]
+    again = [
+        t.text
+        for t in bundle.translate_full(
+            lines, bundle.config.decoding.model_copy(update={"strategy": "sample"})
+        )
+    ]
     assert sampled == again
 
 
@@ -99,7 +116,9 @@ def test_evaluate(trained: Path, cli: Cli, tmp_path: Path) -> None:
     own = json.loads(done.stdout)
     assert own["exact"]["score"] >= 70 and "tok:13a" in own["bleu"]["signature"] and own["perplexity"] < 3
     assert own["trained_on"] == [0, 0] and own["warning"] == ""
-    trained_on = [p for p in pairs() if p[0] not in (trained / "data/test.source").read_text(encoding="utf-8")][:40]
+    trained_on = [
+        p for p in pairs() if p[0] not in (trained / "data/test.source").read_text(encoding="utf-8")
+    ][:40]
     (tmp_path / "s").write_text("".join(s + "\n" for s, _ in trained_on), encoding="utf-8")
     (tmp_path / "r").write_text("".join(t + "\n" for _, t in trained_on), encoding="utf-8")
     leaked = cli("evaluate", trained, "--source", "s", "--reference", "r")
@@ -159,7 +178,10 @@ def test_the_library_builds_a_model_in_three_lines() -> None:
 
 def test_logits_are_those_of_teacher_forcing(trained: Path) -> None:
     bundle = triptych.load(trained)
-    source, target = bundle.tokenizer.encode("I see two cats."), bundle.tokenizer.encode("ich sehe zwei Katzen.")
+    source, target = (
+        bundle.tokenizer.encode("I see two cats."),
+        bundle.tokenizer.encode("ich sehe zwei Katzen."),
+    )
     logits = bundle.logits(source, target)
     assert logits.shape == (len(target) + 1, bundle.tokenizer.size)
     assert logits.argmax(-1).tolist() == [*target, 3]

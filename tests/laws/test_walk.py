@@ -93,7 +93,7 @@ def label(row: Row) -> str:
     )
 
 
-ROWS = [*pairwise(AXES, seed=4, legal=legal), *(wild(seed) for seed in range(2))]
+ROWS = [*pairwise(AXES, seed=4, legal=legal), *(wild(seed) for seed in range(4))]
 
 
 def does_not_apply(row: Row) -> set[int]:

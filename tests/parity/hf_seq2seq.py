@@ -90,9 +90,7 @@ def mbart(vocab: int, act: str = "gelu", scale: float = 12.0, seed: int = 0) -> 
     torch.manual_seed(seed)
     config = MBartConfig(vocab_size=vocab, scale_embedding=False, activation_function=act, **SIZES)
     theirs = MBartForConditionalGeneration(config).eval()
-    ours: Any = model_of(
-        _settings(vocab, act, {"kind": "learned", "max": LONGEST}, "pre", scaled=False)
-    )
+    ours: Any = model_of(_settings(vocab, act, {"kind": "learned", "max": LONGEST}, "pre", scaled=False))
     match = Match()
     for stack, their in ((ours.encoder, theirs.model.encoder), (ours.decoder, theirs.model.decoder)):
         their.layernorm_embedding = nn.Identity()  # of mBART alone

@@ -117,7 +117,9 @@ def test_narrow_beam_is_worth_what_it_says(pair: Any, alpha: float) -> None:
         for got in group:
             logprob = _logprob(theirs, source[n], real[n], got.ids)
             assert got.logprob == pytest.approx(logprob, abs=1e-4)
-            assert got.score == pytest.approx(logprob / length_penalty("power", alpha, len(got.ids) + 1), abs=1e-4)
+            assert got.score == pytest.approx(
+                logprob / length_penalty("power", alpha, len(got.ids) + 1), abs=1e-4
+            )
         assert [h.score for h in group] == sorted((h.score for h in group), reverse=True)
         ids, end = _said(want.sequences[n])
         if end:

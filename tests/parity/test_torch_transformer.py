@@ -90,7 +90,10 @@ def test_encoder_decoder(act: str, pre: bool) -> None:
     source, source_layout, source_real = ragged_ids([5, 7, 2], V, seed=1)
     target, target_layout, target_real = ragged_ids([6, 1, 4], V, seed=2)
     hidden = ours.decode(target, target_layout, ours.encode(source, source_layout))
-    theirs_in = [t.detach().clone().requires_grad_() for t in (ours.source_embedding.weight, ours.target_embedding.weight)]
+    theirs_in = [
+        t.detach().clone().requires_grad_()
+        for t in (ours.source_embedding.weight, ours.target_embedding.weight)
+    ]
     want = theirs(
         theirs_in[0][source],
         theirs_in[1][target],

@@ -22,7 +22,9 @@ from triptych.objectives import loss as loss_module
 smoothings = st.sampled_from([0.0, 0.1, 0.5, 0.9])
 
 
-def _inputs(tokens: int, width: int, vocab: int, seed: int = 0, scale: float = 2.0) -> tuple[Tensor, Tensor, Tensor]:
+def _inputs(
+    tokens: int, width: int, vocab: int, seed: int = 0, scale: float = 2.0
+) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     hidden = torch.randn(tokens, width, generator=generator).mul_(scale).requires_grad_()
     weight = torch.randn(vocab, width, generator=generator).requires_grad_()
@@ -41,7 +43,9 @@ def test_is_torchs(tokens: int, width: int, vocab: int, smoothing: float, seed: 
     (want * 0.3).backward()
     assert got.count == tokens
     assert float(got.sum.detach()) == pytest.approx(float(want.detach()), rel=1e-5, abs=1e-5)
-    assert got.nll == pytest.approx(float(F.cross_entropy(logits, target, reduction="sum").detach()), rel=1e-5, abs=1e-5)
+    assert got.nll == pytest.approx(
+        float(F.cross_entropy(logits, target, reduction="sum").detach()), rel=1e-5, abs=1e-5
+    )
     for mine, twin in zip((hidden, weight), twins, strict=True):
         assert mine.grad is not None and twin.grad is not None
         torch.testing.assert_close(mine.grad.double(), twin.grad, rtol=1e-4, atol=1e-4)
@@ -155,14 +159,18 @@ def test_translation_counts_targets_and_their_ends() -> None:
     source, target = [[5, 6], [7]], [[4, 5, 6, 7], [8]]
     objective = Translation(ObjectiveConfig(label_smoothing=0.0))
     both = objective.loss(model, translation_batch(source, target, (0, 1)))
-    alone = [objective.loss(model, translation_batch([s], [t], (0,))) for s, t in zip(source, target, strict=True)]
+    alone = [
+        objective.loss(model, translation_batch([s], [t], (0,))) for s, t in zip(source, target, strict=True)
+    ]
     assert (both.count, [a.count for a in alone]) == (7, [5, 2])
     assert both.nll == pytest.approx(sum(a.nll for a in alone), rel=1e-5)
     # By hand: log-probabilities of target_out at its own places.
     batch = translation_batch(source, target, (0, 1))
     logits = model(batch.source, batch.source_layout, batch.target_in, batch.target_layout)
     logp = logits.log_softmax(-1)
-    want = -sum(float(logp[b, t, i].detach()) for b, row in enumerate(target) for t, i in enumerate([*row, 3]))
+    want = -sum(
+        float(logp[b, t, i].detach()) for b, row in enumerate(target) for t, i in enumerate([*row, 3])
+    )
     assert both.nll == pytest.approx(want, rel=1e-5)
 
 

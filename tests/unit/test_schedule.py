@@ -50,7 +50,9 @@ def test_a_long_run_ends_on_time() -> None:
     assert not last.over and last.advance().over
 
 
-@given(st.lists(st.tuples(st.integers(1, 60), st.integers(1, 400)), min_size=1, max_size=8), st.integers(0, 200))
+@given(
+    st.lists(st.tuples(st.integers(1, 60), st.integers(1, 400)), min_size=1, max_size=8), st.integers(0, 200)
+)
 def test_replanning_ends_when_it_says(plans: list[tuple[int, int]], warmup: int) -> None:
     """(steps taken, steps then left), again and again: progress never goes back or past the end, and the
     last plan is met to the step."""

@@ -14,7 +14,9 @@ from triptych.errors import UserError
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    source: Annotated[Path | None, typer.Option(help="Source lines; the run's own test set if not given.")] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="Source lines; the run's own test set if not given.")
+    ] = None,
     reference: Annotated[Path | None, typer.Option(help="Reference translations, line by line.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
@@ -54,7 +56,12 @@ def evaluate(
         )
     if as_json:
         record = result.scores.to_dict()
-        record |= {"perplexity": loss.perplexity, "tokens": loss.count, "trained_on": seen, "warning": warning}
+        record |= {
+            "perplexity": loss.perplexity,
+            "tokens": loss.count,
+            "trained_on": seen,
+            "warning": warning,
+        }
         print(json.dumps(record, ensure_ascii=False))
         return
     if warning:

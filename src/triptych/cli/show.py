@@ -12,7 +12,9 @@ from triptych.cli.common import sort_out
 
 
 def config(
-    what: Annotated[list[str] | None, typer.Argument(help="config.yaml or preset; section.key=value settings.")] = None,
+    what: Annotated[
+        list[str] | None, typer.Argument(help="config.yaml or preset; section.key=value settings.")
+    ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="The JSON Schema of the configuration.")] = False,
     presets: Annotated[bool, typer.Option("--presets", help="The names of the presets.")] = False,
 ) -> None:

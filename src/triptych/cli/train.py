@@ -73,7 +73,9 @@ def train(
     config = load_config(given)  # before any work: what is wrong with the settings is said first
     check_languages(config.text.source, config.text.target)
     if not config.data.train:
-        raise UserError("no training data", "command line", "name a file of sentence pairs: triptych train pairs.tsv")
+        raise UserError(
+            "no training data", "command line", "name a file of sentence pairs: triptych train pairs.tsv"
+        )
     if not config.text.target:
         say("no --to language given: scores use sacreBLEU's default tokenizer")
 

@@ -58,7 +58,9 @@ def translate(
     if sample:
         given["strategy"] = "sample"
     elif only := [k for k in ("temperature", "top_k", "top_p", "min_p", "seed") if k in given]:
-        raise UserError(f"--{only[0].replace('_', '-')} has no effect without --sample", "command line", "add --sample")
+        raise UserError(
+            f"--{only[0].replace('_', '-')} has no effect without --sample", "command line", "add --sample"
+        )
     from triptych.config import DecodingConfig
     from triptych.engine import load
     from triptych.training.machine import prefer_fast_fp32

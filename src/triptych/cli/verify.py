@@ -13,7 +13,9 @@ from triptych.errors import UserError
 
 
 def verify(
-    what: Annotated[list[str], typer.Argument(help="Run folder, config.yaml or preset; section.key=value settings.")],
+    what: Annotated[
+        list[str], typer.Argument(help="Run folder, config.yaml or preset; section.key=value settings.")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a law.")] = False,
 ) -> None:
     """Check that a model keeps the laws: causality, padding, cache, save and load, cost, search and more.
@@ -27,7 +29,9 @@ def verify(
 
     names, settings = sort_out(what)
     if len(names) != 1:
-        raise UserError("name one run, configuration or preset", "command line", f"presets: {', '.join(PRESETS)}")
+        raise UserError(
+            "name one run, configuration or preset", "command line", f"presets: {', '.join(PRESETS)}"
+        )
     name, path, model = names[0], Path(names[0]), None
     if path.is_dir():
         if settings:

@@ -69,7 +69,8 @@ def put(data: dict[str, Any], path: Sequence[str], value: Any, key: str) -> None
     for step in sections:
         inner = data.setdefault(step, {})
         if not isinstance(inner, dict):
-            inner = {"kind": inner} if isinstance(inner, str) else {}
+            # The short forms: `position: rope`, `heads: 8`.
+            inner = {"kind": inner} if isinstance(inner, str) else {"count": inner} if inner else {}
             data[step] = inner
         data = inner
     if not last:
@@ -86,11 +87,11 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     out = dict(base)
     for key, value in over.items():
         old = out.get(key)
-        other_kind = isinstance(value, Mapping) and isinstance(old, Mapping) and (
-            "kind" in value and value["kind"] != old.get("kind", value["kind"])
-        )
-        mergeable = isinstance(value, Mapping) and isinstance(old, Mapping) and not other_kind
-        out[key] = merge(old, value) if mergeable else copy.deepcopy(value)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            same_kind = value.get("kind") in (None, old.get("kind", value.get("kind")))
+            out[key] = merge(old, value) if same_kind else dict(value)
+        else:
+            out[key] = copy.deepcopy(value)
     return out
 
 
@@ -101,7 +102,7 @@ def load_config(source: Path | Mapping[str, Any], settings: Sequence[str] = ()) 
     data = override(data, settings)
     for key in data:
         if key not in top:
-            raise UserError(f"unknown section {key!r}", key, suggest(RunConfig, key, ""))
+            raise UserError(f"unknown section {key!r}", str(key), suggest(RunConfig, str(key), ""))
         if data[key] is None:
             data[key] = {}
     return RunConfig.parse(data)

@@ -38,9 +38,13 @@ class ModelConfig(Settings):
     heads: Annotated[SerializeAsAny[parts.Heads], part(parts.Heads, "grouped")] = parts.GroupedHeads()
     attention: Attention = Attention()
     mixer: Annotated[SerializeAsAny[parts.Mixer], part(parts.Mixer, "attention")] = parts.AttentionMixer()
-    position: Annotated[SerializeAsAny[parts.Position], part(parts.Position, "sinusoidal")] = parts.Sinusoidal()
+    position: Annotated[SerializeAsAny[parts.Position], part(parts.Position, "sinusoidal")] = (
+        parts.Sinusoidal()
+    )
     norm: Annotated[SerializeAsAny[parts.Norm], part(parts.Norm, "layernorm")] = parts.LayerNorm()
-    ffn: Annotated[SerializeAsAny[parts.FeedForward], part(parts.FeedForward, "relu")] = parts.ReluFeedForward()
+    ffn: Annotated[SerializeAsAny[parts.FeedForward], part(parts.FeedForward, "relu")] = (
+        parts.ReluFeedForward()
+    )
     tie: Literal["none", "decoder", "all"] = Field(
         "all", description="none; decoder (input and output); all (source, target and output)"
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+import math
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from triptych.config.model import ModelConfig
 from triptych.config.settings import Settings
@@ -19,8 +20,12 @@ class TokenizerConfig(Settings):
     section: ClassVar[str] = "text.tokenizer"
     kind: Literal["bpe", "unigram", "char", "byte"] = "bpe"
     size: PositiveInt = 8000
-    shrink: bool = Field(False, description="take the largest vocabulary the corpus gives if size is too much")
-    coverage: PositiveFloat = Field(0.9995, le=1, description="share of characters with an entry of their own")
+    shrink: bool = Field(
+        False, description="take the largest vocabulary the corpus gives if size is too much"
+    )
+    coverage: PositiveFloat = Field(
+        0.9995, le=1, description="share of characters with an entry of their own"
+    )
     byte_fallback: bool = True
     dummy_prefix: bool = True
     sampling: float = Share
@@ -50,6 +55,12 @@ class TextConfig(Settings):
     tokenizer: TokenizerConfig = TokenizerConfig()
     cleaning: CleaningConfig = CleaningConfig()
 
+    @field_validator("source", "target", mode="before")
+    @classmethod
+    def _norwegian(cls, code: Any) -> Any:
+        """YAML reads an unquoted ``no`` as false."""
+        return "no" if code is False else code
+
 
 class DataConfig(Settings):
     """Files and batches.
@@ -67,7 +78,9 @@ class DataConfig(Settings):
     fields: tuple[str, str] = ("source", "target")
     valid_size: NonNegativeInt | None = Field(None, description="pairs; by the corpus size when not given")
     test_size: NonNegativeInt | None = Field(None, description="pairs; by the corpus size when not given")
-    max_length: PositiveInt = Field(256, description="longest side in tokens; longer pairs are left out and counted")
+    max_length: PositiveInt = Field(
+        256, description="longest side in tokens; longer pairs are left out and counted"
+    )
     tokens: PositiveInt = 2048
 
 
@@ -124,6 +137,13 @@ class TrainingConfig(Settings):
     def seconds(self) -> float | None:
         """The budget in seconds."""
         return duration(self.budget, "training.budget") if self.budget is not None else None
+
+    @field_validator("budget", mode="before")
+    @classmethod
+    def _bare_seconds(cls, budget: Any) -> Any:
+        """``budget: 90`` is a number in YAML."""
+        number = isinstance(budget, int | float) and not isinstance(budget, bool)
+        return str(budget) if number else budget
 
     @model_validator(mode="after")
     def _ends(self) -> Self:
@@ -182,7 +202,7 @@ def duration(text: str, where: str) -> float:
     """Seconds of ``90s``, ``15m``, ``2h``, ``1h30m`` or a bare number of seconds. Raises UserError."""
     total, number, good = 0.0, "", bool(text)
     for c in text.strip().lower():
-        if c.isdigit() or c == ".":
+        if c.isdecimal() or c == ".":
             number += c
         elif c in "smhd" and number.replace(".", "", 1).isdigit():
             total, number = total + float(number) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[c], ""
@@ -191,6 +211,6 @@ def duration(text: str, where: str) -> float:
     if number:
         good = good and number.replace(".", "", 1).isdigit() and total == 0
         total = float(number) if good else 0.0
-    if not good or total <= 0:
+    if not good or not 0 < total < math.inf:
         raise UserError(f"{text!r} is no length of time", where, "write 90s, 15m or 2h")
     return total

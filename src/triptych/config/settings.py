@@ -67,7 +67,7 @@ def choose(axis: type[Part], data: Any, default: str) -> Part:
         raise UserError(f"{data!r} names no kind", axis.section, f"give one of: {', '.join(known)}")
     given = {"kind": data} if isinstance(data, str) else {"kind": default, **data}
     kind = given["kind"]
-    if kind not in known:
+    if not isinstance(kind, str) or kind not in known:
         raise UserError(f"unknown kind {kind!r}", f"{axis.section}.kind", _nearest(str(kind), list(known)))
     return known[kind].parse(given)
 
@@ -121,6 +121,8 @@ def explain(root: type[Settings], error: ValidationError) -> UserError:
     if first["type"] == "missing":
         return UserError("this key is needed and was not given", where)
     value = first["input"]
+    if first["type"] in ("model_type", "model_attributes_type"):
+        return UserError(f"{value!r} stands where keys with values should", where)
     return UserError(f"{value!r} does not fit: {first['msg']}", where, _allowed(root, path))
 
 
@@ -133,4 +135,14 @@ def _allowed(root: type[Settings], path: list[str]) -> str:
     return (field.description or "") if field else ""
 
 
-__all__ = ["Annotated", "Part", "SerializeAsAny", "Settings", "choices", "choose", "explain", "part", "suggest"]
+__all__ = [
+    "Annotated",
+    "Part",
+    "SerializeAsAny",
+    "Settings",
+    "choices",
+    "choose",
+    "explain",
+    "part",
+    "suggest",
+]

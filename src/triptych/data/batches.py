@@ -60,14 +60,19 @@ def pad(rows: Sequence[Ids], side: Literal["left", "right"] = "right") -> tuple[
     """Ids ``[B, T]`` padded to the longest row, and their layout."""
     layout = Layout.padded([len(row) for row in rows], side)
     filled = [
-        [*row, *[PAD] * (layout.length - len(row))] if side == "right" else [*[PAD] * (layout.length - len(row)), *row]
+        [*row, *[PAD] * (layout.length - len(row))]
+        if side == "right"
+        else [*[PAD] * (layout.length - len(row)), *row]
         for row in rows
     ]
     return torch.tensor(filled, dtype=torch.int64).view(len(rows), layout.length), layout
 
 
 def translation_batch(
-    source: Sequence[Ids], target: Sequence[Ids], index: Sequence[int], side: Literal["left", "right"] = "right"
+    source: Sequence[Ids],
+    target: Sequence[Ids],
+    index: Sequence[int],
+    side: Literal["left", "right"] = "right",
 ) -> TranslationBatch:
     """Collate pairs; ids come without specials, which are added here, once."""
     source_ids, source_layout = pad([[*row, EOS] for row in source], side)
@@ -156,4 +161,6 @@ class ParallelData:
     def largest(self) -> TranslationBatch:
         """The batch with the most padded tokens: what memory must hold."""
         plan = self.plan(0)
-        return self.batch(max(plan, key=lambda b: len(b) * sum(max(self.lengths[i][k] for i in b) for k in (0, 1))))
+        return self.batch(
+            max(plan, key=lambda b: len(b) * sum(max(self.lengths[i][k] for i in b) for k in (0, 1)))
+        )

@@ -57,6 +57,16 @@ def no_repeat(n: int, eos: int) -> Rule:
     return rule
 
 
+def way_out(eos: int) -> Rule:
+    """Where nothing is allowed any more, the end is."""
+
+    def rule(logits: Tensor, tokens: Tensor) -> Tensor:
+        logits[(logits == NEVER).all(-1), eos] = 0.0
+        return logits
+
+    return rule
+
+
 def rules(settings: DecodingConfig, banned: Sequence[int], eos: int) -> Rule:
     """All rules of these settings as one."""
     chosen = [ban(banned)]
@@ -64,6 +74,8 @@ def rules(settings: DecodingConfig, banned: Sequence[int], eos: int) -> Rule:
         chosen.append(at_least(settings.min_length, eos))
     if settings.no_repeat_ngram:
         chosen.append(no_repeat(settings.no_repeat_ngram, eos))
+    if settings.min_length and settings.no_repeat_ngram:  # only together can they forbid everything
+        chosen.append(way_out(eos))
 
     def rule(logits: Tensor, tokens: Tensor) -> Tensor:
         for one in chosen:
@@ -90,7 +102,9 @@ def keep_likely(logits_RV: Tensor, settings: DecodingConfig) -> Tensor:
     if settings.temperature == 0:
         best = logits_RV.argmax(-1, keepdim=True)
         return torch.full_like(logits_RV, NEVER).scatter_(-1, best, 0.0)
-    logits = logits_RV.double() / settings.temperature
+    logits = logits_RV.double()
+    # Highest first at 0, so that nothing overflows however low the temperature.
+    logits = (logits - logits.amax(-1, keepdim=True)) / settings.temperature
     ordered, index = torch.sort(logits, dim=-1, descending=True, stable=True)
     V = logits.shape[-1]
     if 0 < settings.top_k < V:

@@ -57,10 +57,11 @@ def search(
 
     Args:
         steps: rows for ``rows(settings)`` hypotheses a source.
-        limits: most tokens each source may get, the end not counted.
+        limits: most tokens each source may get, the end not counted; ``min_length`` goes before them.
         index: a number for each source that its random draws depend on (its place in the input).
     """
     special = special or Special()
+    limits = [max(limit, settings.min_length) for limit in limits]
     rule = rules(settings, special.banned, special.eos)
     if settings.strategy == "beam":
         return _Beam(steps, limits, settings, special, rule).run()
@@ -94,12 +95,12 @@ def _chain(
     last = torch.full((N * each,), special.bos)
     for t in range(max(limits) + 1):
         logits = rule(steps.step(last), tokens)
-        kept = logits.log_softmax(-1) if draws is None else keep_likely(logits, settings)
-        last = kept.argmax(-1) if draws is None else _draw(kept, draws[alive, t])
+        last = logits.argmax(-1) if draws is None else _draw(keep_likely(logits, settings), draws[alive, t])
         # At the limit only the end may follow; a finished row beside unfinished ones of its source repeats it.
         cut = (limit[alive] <= t) & (last != special.eos)
         last = last.masked_fill(cut | ended[alive], special.eos)
-        logp = kept.gather(1, last[:, None])[:, 0]
+        # The model's own, not what sampling made of it: there a forced end may have no share at all.
+        logp = logits.log_softmax(-1).gather(1, last[:, None])[:, 0]
         for i, row in enumerate(alive.tolist()):
             if ended[row]:
                 continue
@@ -221,7 +222,8 @@ class _Beam:
             logits_RV[rows] = NEVER
             logits_RV[rows, self.special.eos] = end
         # The best B of all are among the best B of each row.
-        top, token = logits_RV.topk(width, -1)
+        # Of tied tokens `max`, like greedy's argmax, takes the first; `topk` takes any.
+        top, token = logits_RV.max(-1, keepdim=True) if width == 1 else logits_RV.topk(width, -1)
         total = (score_NB.view(-1, 1) + (top - norm).double()).view(N, B * width)
         best, place = total.topk(B, -1)
         return best, place // width, token.view(N, B * width).gather(1, place)

@@ -1,9 +1,9 @@
 """A run on disk as one thing that can be used: configuration, tokenizer, model.
 
-    RUN/config.yaml        every setting, as used
-    RUN/tokenizer/         the tokenizer
-    RUN/model.safetensors  the weights; its metadata names the tokenizer it belongs to
-    RUN/checkpoints/ metrics.jsonl report.html data.json: from training
+RUN/config.yaml        every setting, as used
+RUN/tokenizer/         the tokenizer
+RUN/model.safetensors  the weights; its metadata names the tokenizer it belongs to
+RUN/checkpoints/ metrics.jsonl report.html data.json: from training
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class Bundle:
         settings = DecodingConfig.parse({**self.config.decoding.dump(), **decoding})
         return [t.text for t in self.translate_full(lines, settings)]
 
-    def translate_full(self, lines: Sequence[str], settings: DecodingConfig | None = None) -> list[Translation]:
+    def translate_full(
+        self, lines: Sequence[str], settings: DecodingConfig | None = None
+    ) -> list[Translation]:
         """Translations with scores, tokens and finish reasons."""
         return self.translator.translate(lines, settings or self.config.decoding)
 

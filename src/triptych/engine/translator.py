@@ -1,6 +1,6 @@
 """Lines in, lines out: a translator over any number of lines.
 
-    lines ─ split what is too long ─ encode ─ sort by length ─ batches ─ search ─ decode ─ join ─ lines
+lines ─ split what is too long ─ encode ─ sort by length ─ batches ─ search ─ decode ─ join ─ lines
 """
 
 from __future__ import annotations
@@ -132,7 +132,9 @@ class Translator:
             memory = self.model.encode(source, layout)
             limits = [settings.max_length or self._limit(len(ids[i])) for i in chunk]
             steps = TranslationSteps(self.model, memory, each)
-            for i, found in zip(chunk, search(steps, limits, settings, index=[numbers[i] for i in chunk]), strict=True):
+            for i, found in zip(
+                chunk, search(steps, limits, settings, index=[numbers[i] for i in chunk]), strict=True
+            ):
                 out[i] = found
         return out
 
@@ -179,7 +181,10 @@ class Translator:
     ) -> list[list[tuple[int, ...]]]:
         """For each hypothesis, the source token that each produced token attends to most."""
         return [
-            [tuple(self.attention(row, h.ids)[: len(h.ids), : len(row)].argmax(1).tolist()) if row else () for h in best]
+            [
+                tuple(self.attention(row, h.ids)[: len(h.ids), : len(row)].argmax(1).tolist()) if row else ()
+                for h in best
+            ]
             for row, best in zip(ids, found, strict=True)
         ]
 

@@ -47,11 +47,11 @@ def tune_alpha(
     for alpha in ALPHAS:
         said = []
         for t in found:
-            best = max(
+            first = max(
                 t.alternatives,
                 key=lambda a: a.logprob / length_penalty(settings.penalty, alpha, len(a.pieces) + 1),
             )
-            said.append(best.text)
+            said.append(first.text)
         tried[alpha] = bleu(said, reference, translator.language)
     best = max(tried, key=lambda a: (tried[a], -abs(a - settings.alpha)))
     return best, tried

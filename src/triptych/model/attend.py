@@ -63,7 +63,9 @@ def reference(
     Masked weights are exactly 0, and what stands in a masked value, NaN too, never reaches the output.
     """
     groups = q_BHTD.shape[1] // k_BGSD.shape[1]
-    q, k, v = (x.float() if x.dtype in (torch.bfloat16, torch.float16) else x for x in (q_BHTD, k_BGSD, v_BGSD))
+    q, k, v = (
+        x.float() if x.dtype in (torch.bfloat16, torch.float16) else x for x in (q_BHTD, k_BGSD, v_BGSD)
+    )
     k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
     with torch.autocast(q.device.type, enabled=False):
         scores = q @ k.transpose(-1, -2) * scale
@@ -98,7 +100,7 @@ def _sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: fl
 def _short(q_BHTD: Tensor, k_BGSD: Tensor, v_BGSD: Tensor, mask: Mask, scale: float) -> Tensor:
     B, H, T, D = q_BHTD.shape
     G, S = k_BGSD.shape[1:3]
-    y: Tensor = _Short.apply(
+    y: Tensor = _Short.apply(  # type: ignore[no-untyped-call]
         q_BHTD.reshape(B * G, H // G * T, D),
         k_BGSD.reshape(B * G, S, D),
         v_BGSD.reshape(B * G, S, D),

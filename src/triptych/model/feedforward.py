@@ -1,7 +1,7 @@
 """Position-wise feed-forward networks.
 
-    plain:  x_C ─ inner ─ act ─ outer → y_C        gated:  x_C ─┬─ gate ─ silu ─ × ─ outer → y_C
-                                                                └─ up ──────────┘
+plain:  x_C ─ inner ─ act ─ outer → y_C        gated:  x_C ─┬─ gate ─ silu ─ × ─ outer → y_C
+                                                            └─ up ──────────┘
 """
 
 from __future__ import annotations

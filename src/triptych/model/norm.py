@@ -1,7 +1,7 @@
 """Normalisation, and the residual connection it sits in.
 
-    post:  x ─┬─ f ─ dropout ─ + ─ norm →        pre:  x ─┬─ norm ─ f ─ dropout ─ + →
-              └───────────────┘                           └──────────────────────┘
+post:  x ─┬─ f ─ dropout ─ + ─ norm →        pre:  x ─┬─ norm ─ f ─ dropout ─ + →
+          └───────────────┘                           └──────────────────────┘
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Residual(nn.Module):
 
     def forward(self, x_BTC: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         if self.pre:
-            return x_BTC + self.dropout(sublayer(self.norm(x_BTC)))
-        y: Tensor = self.norm(x_BTC + self.dropout(sublayer(x_BTC)))
+            y: Tensor = x_BTC + self.dropout(sublayer(self.norm(x_BTC)))
+            return y
+        y = self.norm(x_BTC + self.dropout(sublayer(x_BTC)))
         return y

@@ -64,7 +64,9 @@ class Transformer(nn.Module):
         x: Tensor = embedding(ids_BT)
         return x * self.scale
 
-    def run(self, stack: Stack, embedding: nn.Embedding, ids: Tensor, layout: Layout, **kwargs: object) -> Tensor:
+    def run(
+        self, stack: Stack, embedding: nn.Embedding, ids: Tensor, layout: Layout, **kwargs: object
+    ) -> Tensor:
         """Embed and run a stack. Positions join before dropout (section 5.4)."""
         x = self.embed(embedding, ids)
         x = stack.position.embed(x, layout)
@@ -157,12 +159,13 @@ Model = EncoderDecoder | DecoderOnly | EncoderOnly
 
 def build(model: ModelConfig, seed: int | None = None) -> Model:
     """A fresh model, its weights drawn with ``seed`` (the global generator's state when None)."""
-    form = {"encoder_decoder": EncoderDecoder, "decoder": DecoderOnly, "encoder": EncoderOnly}[model.form]
+    forms: dict[str, type[EncoderDecoder] | type[DecoderOnly] | type[EncoderOnly]]
+    forms = {"encoder_decoder": EncoderDecoder, "decoder": DecoderOnly, "encoder": EncoderOnly}
     if seed is None:
-        return form(model)
+        return forms[model.form](model)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return form(model)
+        return forms[model.form](model)
 
 
 def cost(model: ModelConfig, batch: int = 1, length: int = 1, source: int = 1) -> Cost:

@@ -105,5 +105,5 @@ def cross_entropy(hidden_NC: Tensor, weight_VC: Tensor, target_N: Tensor, smooth
     if torch.is_autocast_enabled(device):
         low = torch.get_autocast_dtype(device)
         hidden_NC, weight_VC = hidden_NC.to(low), weight_VC.to(low)
-    total, nll = _Smoothed.apply(hidden_NC, weight_VC, target_N, smoothing)
+    total, nll = _Smoothed.apply(hidden_NC, weight_VC, target_N, smoothing)  # type: ignore[no-untyped-call]
     return Loss(total, target_N.numel(), float(nll))

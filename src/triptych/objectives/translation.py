@@ -18,6 +18,7 @@ class Translation:
         """The batch's loss: padding is not predicted, and never reaches the vocabulary's product."""
         memory = model.encode(batch.source, batch.source_layout)
         hidden_BTC = model.decode(batch.target_in, batch.target_layout, memory)
-        real = batch.target_layout.real
+        real = batch.target_layout.real.flatten().nonzero()[:, 0]
+        hidden_NC = hidden_BTC.flatten(0, 1).index_select(0, real)
         smoothing = self.smoothing if model.training else 0.0
-        return cross_entropy(hidden_BTC[real], model.output.weight, batch.target_out[real], smoothing)
+        return cross_entropy(hidden_NC, model.output.weight, batch.target_out.flatten()[real], smoothing)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import pickle
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,11 +40,17 @@ class Checkpoint:
             raise UserError(f"cannot be read: {error.strerror}", str(self.path)) from None
         if hashlib.sha256(data).hexdigest()[:16] != self.digest:
             raise UserError("this checkpoint is damaged: its content does not match its name", str(self.path))
-        state: dict[str, Any] = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
+        try:
+            state: dict[str, Any] = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
+        except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError) as error:
+            what = f"this is no checkpoint of ours: {str(error).splitlines()[0]}"
+            raise UserError(what, str(self.path)) from None
         return state
 
 
-def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], keep: int, best: int = -1) -> Checkpoint:
+def save_checkpoint(
+    folder: Path, step: int, state: Mapping[str, Any], keep: int, best: int = -1
+) -> Checkpoint:
     """Write a checkpoint and drop all but the newest ``keep`` and that of step ``best``. The old ones go
     only once the new one is safely on disk."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -56,7 +63,8 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], keep: int
     for other in list_checkpoints(folder):
         if other.step == step and other.path != path:
             other.path.unlink(missing_ok=True)
-    for old in list_checkpoints(folder)[:-keep]:
+    # Later ones are damaged ones that a resumed run went back past: they may not push out the new.
+    for old in [c for c in list_checkpoints(folder) if c.step <= step][:-keep]:
         if old.step != best:
             old.path.unlink(missing_ok=True)
     return Checkpoint(path, step, digest)
@@ -73,11 +81,11 @@ def list_checkpoints(folder: Path) -> list[Checkpoint]:
 
 def newest(folder: Path) -> tuple[Checkpoint | None, dict[str, Any] | None, list[str]]:
     """The newest undamaged checkpoint with its content, and the damaged ones passed over, as messages."""
-    passed = []
+    passed: list[str] = []
     for found in reversed(list_checkpoints(folder)):
         try:
             return found, found.read(), passed
-        except (UserError, RuntimeError, EOFError, KeyError) as error:
+        except UserError as error:
             passed.append(str(error))
     return None, None, passed
 

@@ -1,6 +1,6 @@
 """The training loop: deterministic given its pace, resumable at any step.
 
-    batches ─ forward in low precision ─ Loss(sum, count) ─ backward ─ … accumulate … ─ ÷ count ─ clip ─ step
+batches ─ forward in low precision ─ Loss(sum, count) ─ backward ─ … accumulate … ─ ÷ count ─ clip ─ step
 """
 
 from __future__ import annotations
@@ -173,7 +173,9 @@ class Trainer:
             if isinstance(error, RuntimeError) and "memory" not in str(error):
                 raise
             shape = tuple(batch.source.shape)
-            raise UserError(f"the largest batch {shape} does not fit in memory", "data.tokens", advice) from None
+            raise UserError(
+                f"the largest batch {shape} does not fit in memory", "data.tokens", advice
+            ) from None
         finally:
             self.optimizer.zero_grad(set_to_none=True)
             torch.set_rng_state(rng)

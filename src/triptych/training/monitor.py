@@ -45,7 +45,7 @@ class Monitor:
                 raise UserError(
                     "TensorBoard is not installed", "training.tensorboard", "pip install tensorboard"
                 ) from None
-            self.board = SummaryWriter(str(folder / "tensorboard"))  # type: ignore[no-untyped-call]
+            self.board = SummaryWriter(str(folder / "tensorboard"))
 
     def rewind(self, step: int) -> None:
         """Forget records after ``step``: they are about to be made again."""

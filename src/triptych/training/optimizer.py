@@ -17,7 +17,9 @@ def build_optimizer(settings: OptimizerConfig, model: nn.Module) -> torch.optim.
         {"params": vectors, "weight_decay": 0.0},
     ]
     kind = torch.optim.Adam if settings.kind == "adam" else torch.optim.AdamW
-    return kind([g for g in groups if g["params"]], lr=0.0, betas=settings.betas, eps=settings.eps, fused=True)
+    return kind(
+        [g for g in groups if g["params"]], lr=0.0, betas=settings.betas, eps=settings.eps, fused=True
+    )
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -17,7 +17,16 @@ from triptych.training.machine import autocast, choose_precision, measure
 
 # (model width, encoder layers, decoder layers), smallest first. Decoders are the shallower half: decoding's
 # time is theirs.
-SIZES = ((128, 2, 2), (192, 3, 2), (256, 3, 3), (384, 4, 3), (512, 6, 3), (512, 6, 6), (768, 8, 6), (1024, 8, 8))
+SIZES = (
+    (128, 2, 2),
+    (192, 3, 2),
+    (256, 3, 3),
+    (384, 4, 3),
+    (512, 6, 3),
+    (512, 6, 6),
+    (768, 8, 6),
+    (1024, 8, 8),
+)
 # Passes over the data that a model should have time for.
 EPOCHS = 16
 # Share of the speed of large matrix products that training reaches (benchmarks/train.py).
@@ -69,12 +78,13 @@ def choose(facts: Facts) -> dict[str, Any]:
         if cost(_model(dim, encoder, decoder, vocab)).parameters > 40 * tokens:
             break  # more parameters than the data can fill
         one = cost(_model(dim, encoder, decoder, vocab), batch=1, length=20, source=20)
-        epoch = 3 * one.flops / 20 * tokens / (SHARE * facts.flops)  # backward costs twice forward
-        if EPOCHS * epoch > facts.seconds:
+        # A corpus too large for many passes in the time still teaches a model a token a parameter.
+        need = min(EPOCHS * tokens, one.parameters)
+        if 3 * one.flops / 20 * need / (SHARE * facts.flops) > facts.seconds:  # backward costs twice forward
             break
         best = (dim, encoder, decoder)
     dim, encoder, decoder = best
-    dropout = 0.3 if facts.pairs < 10_000 else 0.2 if facts.pairs < 100_000 else 0.1
+    dropout = 0.3 if facts.pairs < 50_000 else 0.2 if facts.pairs < 200_000 else 0.1
     return {
         "model": {
             "form": "encoder_decoder",
@@ -105,7 +115,9 @@ def fill(given: Mapping[str, Any], pairs: int, size: int, seconds: float) -> dic
     chosen = choose(facts)
     languages = given.get("text", {})
     # Where words are not set apart by spaces, a space put before every line is a token lost on each.
-    spaced = not UNSPACED & {str(languages.get(side, "")).split("-")[0].split("_")[0] for side in ("source", "target")}
+    spaced = not UNSPACED & {
+        str(languages.get(side, "")).split("-")[0].split("_")[0] for side in ("source", "target")
+    }
     chosen["text"]["tokenizer"]["dummy_prefix"] = spaced
     return merge(chosen, given)
 

@@ -81,8 +81,10 @@ def load_corpus(config: RunConfig) -> Corpus:
 def divide(pairs: Pairs, audit: Audit, config: RunConfig) -> Corpus:
     """Split what has no files of its own off the training pairs, and check for leaks between given files."""
     data, notes = config.data, []
-    own = {name: clean(read(files, data))[0] if files else None for name, files in (
-        ("valid", data.valid), ("test", data.test))}
+    own = {
+        name: clean(read(files, data))[0] if files else None
+        for name, files in (("valid", data.valid), ("test", data.test))
+    }
     if len(pairs) < MINIMUM:
         raise UserError(
             f"{len(pairs)} usable pairs are left, and training needs at least {MINIMUM}",
@@ -95,10 +97,15 @@ def divide(pairs: Pairs, audit: Audit, config: RunConfig) -> Corpus:
         "test": 0 if own["test"] else share if data.test_size is None else data.test_size,
     }
     if not own["valid"] and not want["valid"]:
-        raise UserError("there is nothing to validate on", "data.valid_size", "leave it out, or give data.valid")
+        raise UserError(
+            "there is nothing to validate on", "data.valid_size", "leave it out, or give data.valid"
+        )
     split = group_split(pairs.source, pairs.target, want["valid"], want["test"], config.training.seed)
     train = pairs.select(split.train)
-    parts = {"valid": own["valid"] or pairs.select(split.valid), "test": own["test"] or pairs.select(split.test)}
+    parts = {
+        "valid": own["valid"] or pairs.select(split.valid),
+        "test": own["test"] or pairs.select(split.test),
+    }
     for name, part in own.items():
         if part is not None:
             leak = overlap(train.source, train.target, part.source, part.target)
@@ -134,7 +141,9 @@ def encode(
     if len(kept) < len(pairs):
         long = [i for i in range(len(pairs)) if max(len(source[i]), len(target[i])) > limit]
         places = ", ".join(pairs.place(i) for i in long[:3])
-        say(f"{len(long)} {name} pairs are longer than {limit} tokens and left out ({places}{', …' * (len(long) > 3)})")
+        say(
+            f"{len(long)} {name} pairs are longer than {limit} tokens and left out ({places}{', …' * (len(long) > 3)})"
+        )
     if not kept:
         raise UserError(f"no {name} pair is at most {limit} tokens long", "data.max_length", "raise it")
     return ParallelData(
@@ -159,7 +168,11 @@ def keep_texts(folder: Path, corpus: Corpus) -> None:
 def hashes(texts: Sequence[str]) -> np.ndarray[Any, np.dtype[np.int64]]:
     """64-bit hashes of the texts, blind to case, spacing and punctuation as the split is; sorted."""
     out = [
-        int.from_bytes(hashlib.blake2b(text_key(t).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big", signed=True)
+        int.from_bytes(
+            hashlib.blake2b(text_key(t).encode("utf-8", "surrogatepass"), digest_size=8).digest(),
+            "big",
+            signed=True,
+        )
         for t in texts
     ]
     return np.unique(np.array(out, dtype=np.int64))
@@ -175,5 +188,3 @@ def seen_in_training(folder: Path, source: Sequence[str], target: Sequence[str])
             int(np.isin([hashes([t])[0] for t in texts], known[side]).sum())
             for side, texts in (("source", source), ("target", target))
         )
-
-

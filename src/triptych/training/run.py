@@ -1,7 +1,7 @@
 """A whole training run, from files to a run folder that every command accepts.
 
-    files ─ prepare ─ config.yaml, tokenizer/, data.json ─ Trainer ─ checkpoints/, metrics.jsonl
-          ─ best or average ─ length penalty ─ model.safetensors ─ test scores
+files ─ prepare ─ config.yaml, tokenizer/, data.json ─ Trainer ─ checkpoints/, metrics.jsonl
+      ─ best or average ─ length penalty ─ model.safetensors ─ test scores
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,21 @@ from triptych.training.loop import Trainer, dataset_loss, unique
 from triptych.training.monitor import Monitor
 from triptych.training.machine import choose_precision, keep_memory, prefer_fast_fp32
 from triptych.training.prepare import Corpus, encode, keep_texts, learn_tokenizer
+from triptych.training.schedule import Pace
 
 # Of a budget, for choosing, averaging, tuning and scoring at the end.
 RESERVE, MOST_RESERVED = 0.06, 90.0
 DATA = "data.json"
 # Settings that may be changed when a run goes on: none that the model, the data or their order depend on.
-CHANGEABLE = ("training.steps", "training.budget", "training.keep", "training.log_every", "training.validate_every",
-              "training.tensorboard", "decoding.")
+CHANGEABLE = (
+    "training.steps",
+    "training.budget",
+    "training.keep",
+    "training.log_every",
+    "training.validate_every",
+    "training.tensorboard",
+    "decoding.",
+)
 
 Say = Callable[[str], None]
 
@@ -52,7 +60,12 @@ class Outcome:
 
 
 def train(
-    config: RunConfig, corpus: Corpus, folder: Path, say: Say, resume: bool = False, started: float | None = None
+    config: RunConfig,
+    corpus: Corpus,
+    folder: Path,
+    say: Say,
+    resume: bool = False,
+    started: float | None = None,
 ) -> Outcome:
     """Train as ``config`` says and write the run folder. With ``resume``, go on where it stands.
 
@@ -69,7 +82,9 @@ def train(
     torch.manual_seed(config.training.seed)
     model = build(config.model).to(device)
     if not isinstance(model, EncoderDecoder):
-        raise UserError("translation needs an encoder–decoder", "model.form", "set model.form=encoder_decoder")
+        raise UserError(
+            "translation needs an encoder–decoder", "model.form", "set model.form=encoder_decoder"
+        )
     seconds = config.training.seconds
     reserve = min(MOST_RESERVED, RESERVE * seconds) if seconds else 0.0
     monitor = Monitor(folder, config.training.tensorboard)
@@ -117,7 +132,9 @@ def _setup(
     settings = config.dump()
     settings["model"]["vocab"] = tokenizer.size
     # A line longer than anything trained on is one that translation had better split.
-    settings["data"]["max_length"] = encode(corpus.train, tokenizer, RunConfig.parse(settings), say, "training").longest
+    settings["data"]["max_length"] = encode(
+        corpus.train, tokenizer, RunConfig.parse(settings), say, "training"
+    ).longest
     settings["training"]["precision"] = choose_precision(config.training.precision, device, config.model.dim)
     config = RunConfig.parse(settings)
     tokenizer.save(folder / TOKENIZER)
@@ -156,10 +173,11 @@ def _restore(trainer: Trainer, folder: Path, monitor: Monitor, say: Say) -> None
     planned = trainer.config.training.steps
     trainer.restore(state)
     if planned and trainer.pace.step < planned:
-        steps = planned - trainer.pace.step
-        # The same plan gives the same stride: only a changed length re-plans.
-        if round(1 / trainer.pace.stride) != planned:
-            trainer.pace = trainer.pace.plan(steps, trainer.config.training.schedule.warmup)
+        # A changed length gives another stride; the run then stands where it would, had it been planned so
+        # from the start. The same plan is left alone, to the last bit.
+        begun = Pace().plan(planned, trainer.config.training.schedule.warmup)
+        if trainer.pace.stride != begun.stride:
+            trainer.pace = replace(begun, step=trainer.pace.step, progress=trainer.pace.step / planned)
     monitor.rewind(found.step)
     monitor.record("resume", found.step)
     say(f"going on from step {found.step}")
@@ -182,8 +200,13 @@ def _finish(
     alpha = config.decoding.alpha
     some = slice(0, 500)
     if config.decoding.strategy == "beam" and len(corpus.valid) >= 20:
-        alpha, tried = tune_alpha(bundle.translator, corpus.valid.source[some], corpus.valid.target[some], config.decoding)
-        say(f"length penalty: alpha {alpha} by validation BLEU " + " ".join(f"{a}:{b:.1f}" for a, b in tried.items()))
+        alpha, tried = tune_alpha(
+            bundle.translator, corpus.valid.source[some], corpus.valid.target[some], config.decoding
+        )
+        say(
+            f"length penalty: alpha {alpha} by validation BLEU "
+            + " ".join(f"{a}:{b:.1f}" for a, b in tried.items())
+        )
     config = config.model_copy(update={"decoding": config.decoding.model_copy(update={"alpha": alpha})})
     write_text_atomic(folder / CONFIG, to_yaml(config))
     save_weights(model, folder / MODEL, tokenizer.fingerprint)
@@ -207,9 +230,13 @@ def _choose(trainer: Trainer, checkpoints: Path, say: Say) -> tuple[str, Loss]:
     model, device = trainer.model, trainer.device
     found = [(c, c.read()["model"]) for c in list_checkpoints(checkpoints)]
     last = found[-trainer.config.training.keep :]
-    candidates = {f"step {c.step}": state for c, state in found if c.step in (trainer.best_step, last[-1][0].step)}
+    candidates = {
+        f"step {c.step}": state for c, state in found if c.step in (trainer.best_step, last[-1][0].step)
+    }
     if len(last) > 1:
-        candidates[f"average of steps {', '.join(str(c.step) for c, _ in last)}"] = average([s for _, s in last])
+        candidates[f"average of steps {', '.join(str(c.step) for c, _ in last)}"] = average(
+            [s for _, s in last]
+        )
     objective = TranslationObjective(trainer.config.objective)
     losses = {}
     for name, state in candidates.items():

@@ -72,7 +72,7 @@ def judge(law: Law, subject: Subject) -> Verdict:
     subject.reseed(law.number)
     torch.manual_seed(subject.seed)
     seen: list[Compared] = []
-    notes = [subject.reduced] if subject.reduced else []
+    notes = [subject.reduced] if subject.reduced and not law.whole else []
     try:
         for found in law.check(subject):
             if isinstance(found, str):

@@ -8,6 +8,7 @@ import torch
 
 from triptych.data import BOS
 from triptych.insight.laws.decoded import PROMPT, steps_of
+from triptych.insight.laws.packing import pack, unpack
 from triptych.insight.laws.registry import DECODERS, law
 from triptych.insight.laws.subject import SIDES, Pads, Rows, Side, Subject, take
 from triptych.insight.laws.verdict import SINGLE, Compared, close
@@ -39,6 +40,10 @@ def cache(s: Subject) -> Iterator[Compared | str]:
     placed = s.lay(even.main)
     got = list(s.chunked(placed, s.start(s.source(even)), s.cuts(s.longest)))
     yield close("without padding", got, s.logits(even))
+    five, groups = s.rows(5), [[0, 1, 2], [3, 4]]
+    main, packed = pack(s, five, groups)
+    fed = unpack(s.chunked(main, s.start(packed), s.cuts(main[0].shape[1])), main[1], groups)
+    yield close("packed sequences", fed, unpack(s.forward(main, packed), main[1], groups))
     yield from growth(s)
     if source is not None:
         yield beams(s)

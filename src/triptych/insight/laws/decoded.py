@@ -16,39 +16,35 @@ from triptych.model import DecoderOnly, EncoderDecoder
 
 SPECIAL = Special(BOS, EOS, (PAD, BOS))
 PROMPT = 4  # tokens of a decoder's prompt, at most
-LIMITS = (5, 2, 4, 3)  # tokens rows may get: they end at different times
+NUDGE = 1.0  # nats that are added to the end: some hypotheses end, and most go on
+LIMITS = (7, 2, 5, 3)  # tokens rows may get: they end at different times
 SETTINGS = {
     "greedy": DecodingConfig(strategy="greedy"),
-    "beam": DecodingConfig(strategy="beam", beam=3, n_best=3),
+    "beam": DecodingConfig(strategy="beam", beam=4, n_best=4),
     "sample": DecodingConfig(strategy="sample", n_best=2, seed=7),
 }
 
 
 class Ending:
-    """Steps whose end is likelier by ``nudge`` nats, so that rows also end before their limit."""
+    """Steps whose end is likelier, so that rows also end before their limit."""
 
-    def __init__(self, steps: Steps, nudge: float) -> None:
-        self.steps, self.nudge = steps, nudge
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
 
     def step(self, tokens_R: Tensor) -> Tensor:
         """Logits of the next token."""
-        return nudged(self.steps.step(tokens_R), self.nudge)
+        return nudged(self.steps.step(tokens_R))
 
     def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
         """Keep these rows and sources."""
         self.steps.select(rows, sources)
 
 
-def nudged(logits: Tensor, nudge: float) -> Tensor:
+def nudged(logits: Tensor) -> Tensor:
     """``logits`` with the end's raised."""
     logits = logits.clone()
-    logits[..., EOS] += nudge
+    logits[..., EOS] += NUDGE
     return logits
-
-
-def nudge(s: Subject) -> float:
-    """What makes the end about as likely as all else, for logits of unit variance."""
-    return float(torch.tensor(float(s.V)).log()) - 1
 
 
 def prompts(rows: Rows) -> list[list[int]]:
@@ -72,7 +68,7 @@ def outputs(
 ) -> list[list[Hypothesis]]:
     """Hypotheses of each row. ``index`` tells rows apart: it sets their limits and random numbers."""
     settings = settings or SETTINGS[strategy]
-    steps = Ending(steps_of(s, rows, rows_of(settings)), nudge(s))
+    steps = Ending(steps_of(s, rows, rows_of(settings)))
     return search(steps, [LIMITS[i] for i in index], settings, SPECIAL, list(index))
 
 
@@ -80,7 +76,7 @@ def rescored(s: Subject, rows: Rows, row: int, found: Hypothesis) -> float:
     """What the model without a cache says of a hypothesis: its log-probability, in nats."""
     before = [BOS] if rows.source else prompts(rows)[row]
     alone = Rows([before + list(found.ids)], [rows.source[row]] if rows.source else [])
-    logits = nudged(s.logits(alone)[0][len(before) - 1 :], nudge(s))
+    logits = nudged(s.logits(alone)[0][len(before) - 1 :])
     logits[:, list(SPECIAL.banned)] = float("-inf")
     said = torch.tensor([*found.ids, EOS])
     return float(logits.log_softmax(-1).gather(1, said[:, None]).sum())

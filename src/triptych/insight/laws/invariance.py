@@ -9,6 +9,7 @@ from torch import Tensor
 
 from triptych.config import parts
 from triptych.insight.laws.decoded import outputs
+from triptych.insight.laws.packing import pack, unpack
 from triptych.insight.laws.registry import DECODERS, law
 from triptych.insight.laws.subject import Pads, Placed, Rows, Subject, take
 from triptych.insight.laws.verdict import ANGLE, SINGLE, Compared, Skip, close, differ, true
@@ -27,35 +28,27 @@ VISIBLE = "src/triptych/model/visible.py"
     "an encoder sees both directions",
 )
 def causality(s: Subject) -> Iterator[Compared | str]:
-    """A later token never moves an earlier logit, however the tokens are fed."""
+    """A later token never moves an earlier logit, whether all are fed at once or in chunks."""
     rows = s.rows(4)
-    want = s.logits(rows)
-    source = s.source(rows)
+    want, source = s.logits(rows), s.source(rows)
     for _ in range(3):
         cut = [s.integers(1, len(row), 1)[0] for row in rows.main]
-        changed = Rows(
-            [row[:c] + s.words(len(row) - c) for row, c in zip(rows.main, cut, strict=True)], rows.source
-        )
-        got = s.logits(changed)
-        early = (
-            [g[:c] for g, c in zip(got, cut, strict=True)],
-            [w[:c] for w, c in zip(want, cut, strict=True)],
-        )
-        yield close("logits before a changed token", *early)
-        placed = s.lay(changed.main)
-        fed = s.chunked(placed, s.start(source), s.cuts(placed[0].shape[1]))
-        chunk = [x[:c] for x, c in zip(fed, cut, strict=True)]
-        yield close("logits before a changed token, fed in chunks", chunk, early[1])
+        main = [row[:c] + s.words(len(row) - c) for row, c in zip(rows.main, cut, strict=True)]
+        got = s.logits(Rows(main, rows.source))
+        yield close("logits before a changed token", head(got, cut), head(want, cut))
+        cuts = s.cuts(s.longest)
+        one, other = (s.chunked(s.lay(x), s.start(source), cuts) for x in (main, rows.main))
+        yield close("logits before a changed token, fed in chunks", head(one, cut), head(other, cut))
     shorter = s.logits(Rows([row[:-1] for row in rows.main], rows.source))
     yield close("logits of a prefix", shorter, [w[:-1] for w in want])
-    yield differ(
-        "logits at a changed token",
-        s.logits(
-            Rows([[*row[:-1], s.V - 1 if row[-1] < s.V - 1 else s.V - 2] for row in rows.main], rows.source)
-        ),
-        want,
-        "the model does not read its input: a token's own logits stay when it is changed",
-    )
+    main = [[*row[:-1], row[-1] - 1 if row[-1] > 0 else 1] for row in rows.main]
+    cause = "the model does not read its input: a token's own logits stay when it is changed"
+    yield differ("logits at a changed token", s.logits(Rows(main, rows.source)), want, cause)
+
+
+def head(logits: Sequence[Tensor] | Tensor, cut: Sequence[int]) -> list[Tensor]:
+    """The first logits of each row."""
+    return [x[:c] for x, c in zip(logits, cut, strict=True)]
 
 
 @law(
@@ -118,47 +111,11 @@ def alone(s: Subject) -> Iterator[Compared | str]:
 def packed(s: Subject) -> Iterator[Compared | str]:
     """Sequences that share a row, as segments, give what they give in rows of their own."""
     rows = s.rows(5)
-    want = s.logits(rows)
     groups = [[0, 1, 2], [3, 4]]
-    main = pack(s, rows.main, groups)
-    # Segments of the source stand in another order: a segment is known by its number, not by its place.
-    source = pack(s, rows.source, groups, backwards=True) if rows.source else None
-    yield close("logits of packed sequences", unpack(s.forward(main, source), main[1], groups), want)
-    if s.config.form == "encoder":
-        return
-    fed = s.chunked(main, s.start(source), s.cuts(main[0].shape[1]))
-    yield close("logits of packed sequences, fed in chunks", unpack(fed, main[1], groups), want)
-
-
-def pack(
-    s: Subject, sequences: Sequence[Sequence[int]], groups: Sequence[Sequence[int]], backwards: bool = False
-) -> Placed:
-    """Each group in one row, as segments 0, 1, …, with a slot of padding after each."""
-    ids, position, segment = [], [], []
-    for group in groups:
-        row: list[tuple[int, int, int]] = []
-        for number, i in sorted(enumerate(group), reverse=backwards):
-            row += [(token, p, number) for p, token in enumerate(sequences[i])]
-            row.append((s.words(1)[0], 0, -1))
-        ids.append([t for t, _, _ in row])
-        position.append([p for _, p, _ in row])
-        segment.append([n for _, _, n in row])
-    width = max(map(len, ids))
-    out = [
-        torch.tensor([r + [fill] * (width - len(r)) for r in rows])
-        for rows, fill in ((ids, 0), (position, 0), (segment, -1))
-    ]
-    return out[0], Layout(out[1], out[2])
-
-
-def unpack(out_BTV: Tensor, layout: Layout, groups: Sequence[Sequence[int]]) -> list[Tensor]:
-    """What belongs to each sequence, by the sequence's number."""
-    found = {
-        i: out_BTV[row][layout.segment[row] == number]
-        for row, group in enumerate(groups)
-        for number, i in enumerate(group)
-    }
-    return [found[i] for i in sorted(found)]
+    main, source = pack(s, rows, groups)
+    yield close(
+        "logits of packed sequences", unpack(s.forward(main, source), main[1], groups), s.logits(rows)
+    )
 
 
 @law(

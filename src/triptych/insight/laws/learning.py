@@ -133,7 +133,7 @@ def learns(s: Subject) -> Iterator[Compared | str]:
 
 def sections(name: str, grad: Tensor | None, widths: list[int], letters: str) -> dict[str, Tensor | None]:
     """The gradients of a fused map's parts."""
-    parts = grad.split(widths) if grad is not None else [None] * len(widths)
+    parts = torch.split(grad, widths) if grad is not None else [None] * len(widths)
     return {f"{name} ({letter})": part for letter, part in zip(letters, parts, strict=True)}
 
 
@@ -142,6 +142,7 @@ def sections(name: str, grad: Tensor | None, widths: list[int], letters: str) ->
     "first loss is ln V",
     "the output map's scale is off, or tied embeddings make the model begin by copying its input",
     TRANSFORMER,
+    whole=True,
 )
 def first(s: Subject) -> Iterator[Compared | str]:
     """Before training all words are about equally likely."""
@@ -169,8 +170,8 @@ def overfit(s: Subject) -> Iterator[Compared | str]:
     if cost(config).parameters > LARGE:  # only a given model can be as large: fresh ones were made smaller
         config, notes = smaller(config)
         start = build(config, s.seed)
-        yield f"a fresh model of these settings, {', '.join(notes) or 'whole'}"
-    rows = distinct(s)
+        yield f"a fresh model of these settings with {', '.join(notes) or 'all its layers'}"
+    rows = distinct(s, config.vocab)
     tried = []
     for peak, steps in ((3e-3, 120), (1e-3, 240), (3e-4, 480)):
         rate = peak * (128 / config.dim) ** 0.5
@@ -183,9 +184,9 @@ def overfit(s: Subject) -> Iterator[Compared | str]:
     yield true("the loss of a tiny batch", mean < LEARNED, "; ".join(tried) + f"; {LEARNED} is enough")
 
 
-def distinct(s: Subject) -> Rows:
+def distinct(s: Subject, vocab: int) -> Rows:
     """Rows in which no token comes twice: what follows can be known from any window."""
-    words = (torch.randperm(s.V - SPECIALS, generator=s.rng)[:12] + SPECIALS).tolist()
+    words = (torch.randperm(vocab - SPECIALS, generator=s.rng)[:12] + SPECIALS).tolist()
     third = len(words) // 3
     main = [words[: third + 1], words[third + 1 : 2 * third], words[2 * third :]]
     main = [row for row in main if row]

@@ -22,8 +22,9 @@ class Law:
 
     Attributes:
         forms: the forms it applies to.
-        reason: why it does not apply to the others.
         cause, place: the usual reason when it is broken, and the file to look at.
+        reason: why it does not apply to the other forms.
+        whole: it looks at the whole model, also where the others look at a smaller one.
     """
 
     number: int
@@ -33,19 +34,26 @@ class Law:
     cause: str
     place: str
     reason: str
+    whole: bool
 
 
 LAWS: dict[int, Law] = {}
 
 
 def law(
-    number: int, name: str, cause: str, place: str, forms: Sequence[Form] = ALL, reason: str = ""
+    number: int,
+    name: str,
+    cause: str,
+    place: str,
+    forms: Sequence[Form] = ALL,
+    reason: str = "",
+    whole: bool = False,
 ) -> Callable[[Check], Check]:
     """Decorator: this function checks law ``number``."""
 
     def register(check: Check) -> Check:
         assert number not in LAWS
-        LAWS[number] = Law(number, name, forms, check, cause, place, reason)
+        LAWS[number] = Law(number, name, forms, check, cause, place, reason, whole)
         return check
 
     return register

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from triptych.engine.bundle import load_weights, save_weights
 from triptych.insight.laws.registry import law
 from triptych.insight.laws.subject import Subject
 from triptych.insight.laws.verdict import Compared, true
@@ -31,7 +31,7 @@ def storage(s: Subject) -> Iterator[Compared | str]:
         f"tied {show(shared)}, settings say {show(want)}",
         "two maps that should be one are two, or two that should differ are one",
     )
-    roads = {"a state dict": by_state_dict, "safetensors, tied weights once": by_safetensors}
+    roads = {"a state dict": by_state_dict, "a run folder": by_run_folder}
     rows = s.rows(3)
     for name, road in roads.items():
         for dtype in (torch.float64, torch.bfloat16):
@@ -76,16 +76,12 @@ def by_state_dict(model: Model, fresh: Model) -> Model:
     return fresh
 
 
-def by_safetensors(model: Model, fresh: Model) -> Model:
-    """Through a safetensors file of every tensor once."""
+def by_run_folder(model: Model, fresh: Model) -> Model:
+    """Through the file of a run folder, in which a tied weight stands once."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
-        save_file({n: t.detach().contiguous() for n, t in tensors(model).items()}, path)
-        read = load_file(path)
-    own = tensors(fresh)
-    with torch.no_grad():
-        for name, value in read.items():
-            own[name].copy_(value)
+        save_weights(model, path, tokenizer="")
+        load_weights(fresh, path)
     return fresh
 
 
@@ -115,6 +111,3 @@ def expected(s: Subject) -> set[frozenset[str]]:
 def show(groups: set[frozenset[str]]) -> str:
     """Groups of names, as text."""
     return "; ".join(" = ".join(sorted(group)) for group in sorted(groups, key=sorted)) or "nothing"
-
-
-Road = Callable[[Model, Model], Model]

@@ -86,7 +86,7 @@ class Subject:
         self.asked = config.model_copy(update={"vocab": vocab})
         self.config, notes = (self.asked, []) if model is not None else smaller(self.asked)
         self.config, note = narrower(self.config)
-        self.reduced = ", ".join(notes + note)
+        self.reduced = "checked with " + ", ".join(notes + note) if notes + note else ""
         self.given, self.seed = model, seed
         self.V, self.longest = self.config.vocab, LONGEST
         self.rng = torch.Generator()
@@ -200,7 +200,7 @@ class Subject:
             hidden, target = model.decode(ids, layout)[:, :-1], ids[:, 1:]
             real = layout.real[:, 1:]
         else:
-            hidden, target, real = model.encode(ids, layout), (ids + 1) % self.V, layout.real
+            hidden, target, real = model.encode(ids, layout), (ids + 1) % model.config.vocab, layout.real
         return cross_entropy(hidden[real], model.output.weight, target[real], smoothing)
 
 
@@ -222,13 +222,13 @@ def smaller(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
     small = config
     if cost(small).parameters > LARGE and small.vocab > 4000:
         small = small.model_copy(update={"vocab": 4000})
-        notes.append(f"checked with 4000 of {config.vocab} words")
+        notes.append(f"4000 of {config.vocab} words")
     for depth in (2, 1):
         if cost(small).parameters > LARGE and max(small.encoder_depth, small.decoder_depth) > depth:
             small = small.model_copy(update={"layers": depth, "encoder_layers": None, "decoder_layers": None})
     if (small.encoder_depth, small.decoder_depth) != (config.encoder_depth, config.decoder_depth):
         deep = max(config.encoder_depth, config.decoder_depth)
-        notes.append(f"checked with {small.layers} of {deep} layers a stack")
+        notes.append(f"{small.layers} of {deep} layers a stack")
     return small, notes
 
 
@@ -238,9 +238,7 @@ def narrower(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
     if not isinstance(seen, parts.SeeWindow) or seen.width <= WINDOW:
         return config, []
     attention = config.attention.model_copy(update={"visible": seen.model_copy(update={"width": WINDOW})})
-    return config.model_copy(update={"attention": attention}), [
-        f"checked with a window of {WINDOW}, not {seen.width}"
-    ]
+    return config.model_copy(update={"attention": attention}), [f"a window of {WINDOW}, not {seen.width}"]
 
 
 def window(config: ModelConfig) -> int | None:

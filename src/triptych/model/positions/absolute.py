@@ -54,7 +54,8 @@ class Learned(Position):
                 "model.position.max",
                 "shorten the input, or train with more positions or with rope",
             )
-        return x_BTC + self.table(layout.position)
+        table: Tensor = self.table(layout.position)
+        return x_BTC + table
 
 
 @carries_out(parts.NoPosition)

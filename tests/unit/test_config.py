@@ -1,0 +1,492 @@
+"""Settings: presets, round trips, errors that name the nearest key, overrides, impossible combinations."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from triptych.config import (
+    PRESETS,
+    DecodingConfig,
+    ModelConfig,
+    Part,
+    RunConfig,
+    choices,
+    differences,
+    duration,
+    load_config,
+    merge,
+    override,
+    parts,
+    preset,
+    read_yaml,
+    to_yaml,
+)
+from triptych.errors import UserError
+from triptych.model import build
+from triptych.model.registry import part_of
+
+
+def _refused(data: Any, *settings: str) -> UserError:
+    with pytest.raises(UserError) as caught:
+        load_config(data, settings)
+    return caught.value
+
+
+def _leaves(data: dict[str, Any], section: str = "") -> Iterator[tuple[str, str]]:
+    """(section, key) of every key of a dumped configuration, sections themselves too."""
+    for key, value in data.items():
+        yield section, key
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{section}.{key}".lstrip("."))
+
+
+def _nest(section: str, key: str, value: Any) -> dict[str, Any]:
+    """``{a: {b: {key: value}}}`` for section ``a.b``."""
+    for name in [key, *reversed(section.split("."))] if section else [key]:
+        value = {name: value}
+    return value  # type: ignore[no-any-return]
+
+
+KEYS = list(_leaves(RunConfig().dump()))
+
+
+# -- presets and round trips -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_round_trip(name: str, tmp_path: Path) -> None:
+    """As data, as JSON and as a YAML file; what is written is complete."""
+    config = load_config(preset(name))
+    assert RunConfig.parse(config.dump()) == config
+    assert RunConfig.parse(json.loads(json.dumps(config.dump()))) == config
+    path = tmp_path / "config.yaml"
+    path.write_text(to_yaml(config), encoding="utf-8")
+    assert load_config(path) == config
+    assert differences(load_config(path), config) == []
+    assert {key for _, key in KEYS} - {"sinusoidal"} >= {"dim", "alpha", "warmup"}
+
+
+def test_presets_are_copies() -> None:
+    preset("small")["model"]["dim"] = 1
+    assert preset("small")["model"]["dim"] != 1
+
+
+def test_an_unknown_preset_names_the_nearest() -> None:
+    with pytest.raises(UserError, match="did you mean 'transformer-base'"):
+        preset("transformer-bas")
+    with pytest.raises(UserError, match="known: .*small"):
+        preset("zzz")
+
+
+def test_defaults_are_the_papers_base_model() -> None:
+    paper = load_config(preset("transformer-base")).model
+    assert (
+        ModelConfig(vocab=37000).dump() == ModelConfig.parse({**paper.dump(), "ffn": {"kind": "relu"}}).dump()
+    )
+    assert ModelConfig(vocab=37000).ffn_dim == paper.ffn_dim == 2048
+
+
+@pytest.mark.parametrize(
+    ("axis", "key"),
+    [(parts.Position, "position"), (parts.Norm, "norm"), (parts.FeedForward, "ffn"), (parts.Mixer, "mixer")],
+)
+def test_parts_by_name(axis: type[Part], key: str) -> None:
+    """Every registered choice, by its kind alone and by a mapping: the same settings, kept through YAML,
+    carried out by a module."""
+    assert len(choices(axis)) >= 1
+    for kind, cls in choices(axis).items():
+        short, long = (ModelConfig.parse({key: given}) for given in (kind, {"kind": kind}))
+        assert short == long and type(getattr(short, key)) is cls
+        assert ModelConfig.parse(short.dump()) == short
+        assert part_of(getattr(short, key)) is not None
+        assert cls.__doc__, "a choice says what it is and where it is from"
+
+
+def test_settings_of_a_choice_survive() -> None:
+    """Also those that the axis does not have."""
+    config = load_config({"model": {"attention": {"visible": {"kind": "window", "width": 7}}}})
+    again = load_config({"model": config.model.dump()})
+    assert again == config and again.model.attention.visible.dump() == {"kind": "window", "width": 7}
+
+
+def test_a_part_without_kind_is_of_the_usual_one() -> None:
+    model = ModelConfig.parse({"ffn": {"dim": 99}, "norm": {"placement": "pre"}, "heads": 4})
+    assert (model.ffn.kind, model.ffn_dim, model.norm.kind, model.heads.count) == ("relu", 99, "layernorm", 4)
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValidationError):
+        RunConfig().model.dim = 3  # type: ignore[misc]
+
+
+# -- unknown keys ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("section", "key"), [k for k in KEYS if len(k[1]) > 3 and k[1] != "kind"])
+def test_a_misspelt_key_is_recognised(section: str, key: str) -> None:
+    """Every key there is, with a letter too much: the error says where it is and what was meant."""
+    wrong = key[:2] + "q" + key[2:]
+    error = _refused(_nest(section, wrong, 1))
+    assert error.where == f"{section}.{wrong}".lstrip(".")
+    assert repr(wrong) in error.what
+    assert f"did you mean {key!r} in section {section or 'top level'!r}?" in error.mend
+
+
+@pytest.mark.parametrize(
+    ("where", "meant", "home"),
+    [
+        ("model.label_smoothing", "label_smoothing", "objective"),
+        ("training.warmup", "warmup", "training.schedule"),
+        ("training.weight_decay", "weight_decay", "training.optimizer"),
+        ("model.kv", "kv", "model.heads"),
+        ("model.placement", "placement", "model.norm"),
+        ("training.max_lenght", "max_length", "data' or 'decoding"),
+        ("decoding.tokenizer", "tokenizer", "text"),
+        ("lable_smoothing", "label_smoothing", "objective"),
+        ("schedule", "schedule", "training"),
+    ],
+)
+def test_a_key_in_the_wrong_section_is_sent_home(where: str, meant: str, home: str) -> None:
+    section, _, key = where.rpartition(".")
+    error = _refused(_nest(section, key, 1))
+    assert error.where == where
+    assert f"did you mean {meant!r} in section '{home}'?" in error.mend
+
+
+def test_a_key_like_no_other_lists_the_section() -> None:
+    error = _refused({"objective": {"zzzzzz": 1}})
+    assert error.mend == "section 'objective' knows: kind, label_smoothing"
+
+
+def test_an_unknown_kind_lists_the_known() -> None:
+    error = _refused({"model": {"position": "roep"}})
+    assert error.where == "model.position.kind" and "did you mean rope" in error.mend
+    for kind in choices(parts.Position):
+        assert kind in error.mend
+
+
+def test_a_key_of_another_kind_is_refused() -> None:
+    """A window has a width; everything has none."""
+    error = _refused({"model": {"attention": {"visible": {"kind": "everything", "width": 3}}}})
+    assert error.where == "model.attention.visible.width"
+
+
+@pytest.mark.parametrize(
+    ("data", "where"),
+    [
+        ({"model": {"dim": "wide"}}, "model.dim"),
+        ({"model": {"dim": 0}}, "model.dim"),
+        ({"model": {"dim": 2.5}}, "model.dim"),
+        ({"model": {"dropout": 1.0}}, "model.dropout"),
+        ({"model": {"heads": 0}}, "model.heads.count"),
+        ({"model": {"position": ["rope"]}}, "model.position"),
+        ({"model": {"position": {"kind": ["rope"]}}}, "model.position.kind"),
+        ({"model": {"position": {"kind": None}}}, "model.position.kind"),
+        ({"model": {"norm": {"placement": "middle"}}}, "model.norm.placement"),
+        ({"model": {"attention": {"visible": {"kind": "window"}}}}, "model.attention.visible.width"),
+        ({"model": 5}, "model"),
+        ({"model": [1]}, "model"),
+        ({"training": {"schedule": {"floor": 2}}}, "training.schedule.floor"),
+        ({"training": {"budget": "soon"}}, "training.budget"),
+        ({"training": {"budget": True}}, "training.budget"),
+        ({"training": {"budget": -3}}, "training.budget"),
+        ({"text": {"source": True}}, "text.source"),
+        ({"decoding": {"top_p": 0}}, "decoding.top_p"),
+        ({"objective": {"label_smoothing": -0.1}}, "objective.label_smoothing"),
+        ({"data": {"train": 3}}, "data.train"),
+        ({"data": {3: 4}}, "data.3"),
+        ({3: 4}, "3"),
+        ({True: {}}, "True"),
+    ],
+)
+def test_a_wrong_value_is_placed(data: Any, where: str) -> None:
+    """In the user's words: the key, the value, never a traceback or a type of the library beneath."""
+    error = _refused(data)
+    assert error.where == where
+    assert "pydantic" not in str(error) and "Config" not in str(error)
+
+
+def test_empty_sections_are_defaults() -> None:
+    """``training:`` with nothing under it is null in YAML."""
+    assert load_config({"training": None, "model": {}}) == RunConfig()
+
+
+# -- impossible combinations ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "where"),
+    [
+        ({"dim": 512, "heads": 7}, "model.heads.count"),
+        ({"heads": {"count": 8, "kv": 3}}, "model.heads.kv"),
+        ({"heads": {"count": 4, "kv": 8}}, "model.heads.kv"),
+        ({"dim": 15, "heads": 5, "position": "rope"}, "model.position.kind"),
+        ({"dim": 15, "heads": 5}, "model.dim"),
+        ({"form": "decoder", "encoder_layers": 2}, "model.encoder_layers"),
+        ({"form": "encoder", "decoder_layers": 2}, "model.decoder_layers"),
+    ],
+)
+def test_impossible_models(model: dict[str, Any], where: str) -> None:
+    error = _refused({"model": model})
+    assert error.where == where and error.mend
+
+
+@pytest.mark.parametrize(
+    ("section", "where"),
+    [
+        ({"decoding": {"beam": 2, "n_best": 3}}, "decoding.n_best"),
+        ({"decoding": {"strategy": "greedy", "n_best": 2}}, "decoding.n_best"),
+        ({"decoding": {"min_length": 9, "max_length": 8}}, "decoding.min_length"),
+        ({"training": {"steps": 9, "budget": "1m"}}, "training.budget"),
+    ],
+)
+def test_impossible_runs(section: dict[str, Any], where: str) -> None:
+    error = _refused(section)
+    assert error.where == where and error.mend
+
+
+@given(st.integers(1, 200), st.integers(1, 64))
+def test_the_mend_of_heads_works(dim: int, heads: int) -> None:
+    """Whatever is advised loads."""
+    try:
+        ModelConfig.parse({"dim": dim * 2, "heads": heads})
+    except UserError as error:
+        advised = [int(n) for n in re.findall(r"\d+", error.mend)]
+        assert advised and (dim * 2) % heads
+        for n in advised:
+            ModelConfig.parse({"dim": dim * 2, "heads": n})
+
+
+def test_what_is_possible_is_built() -> None:
+    """Head widths and key/value heads that only look odd; samples need no beam."""
+    data = {"vocab": 9, "dim": 10, "layers": 1, "heads": {"count": 3, "kv": 1, "dim": 4}, "position": "rope"}
+    build(ModelConfig.parse(data))
+    DecodingConfig(strategy="sample", n_best=9, beam=1)
+
+
+@pytest.mark.parametrize("form", ["encoder_decoder", "decoder", "encoder"])
+def test_depths(form: str) -> None:
+    """``layers`` sets both stacks, and each can be set alone; a form has no other stack."""
+    own = {"encoder_layers": 5} if form != "decoder" else {}
+    own |= {"decoder_layers": 2} if form != "encoder" else {}
+    both, each = (ModelConfig.parse({"form": form, "layers": 3, **more}) for more in ({}, own))
+    encoder, decoder = form != "decoder", form != "encoder"
+    assert (both.encoder_depth, both.decoder_depth) == (3 * encoder, 3 * decoder)
+    assert (each.encoder_depth, each.decoder_depth) == (5 * encoder, 2 * decoder)
+
+
+# -- overrides and merging -----------------------------------------------------------------------------------
+
+
+def test_overrides_are_read_as_yaml() -> None:
+    settings = ["model.dim=256", "training.schedule.peak=1e-3", "text.source=de", "data.train=[a.tsv, b.tsv]"]
+    settings += [
+        "data.aligned=true",
+        "training.budget=90s",
+        "model.position=rope",
+        "decoding.max_length=null",
+    ]
+    config = load_config({}, settings)
+    assert (config.model.dim, config.training.schedule.peak, config.text.source) == (256, 1e-3, "de")
+    assert config.data.train == ("a.tsv", "b.tsv") and config.data.aligned
+    assert config.training.seconds == 90 and config.model.position.kind == "rope"
+    assert config.decoding.max_length is None
+
+
+def test_later_overrides_win_and_data_is_left_alone() -> None:
+    data: dict[str, Any] = {"model": {"ffn": {"dim": 8}}}
+    assert override(data, ["model.ffn.dim=16", "model.ffn.dim=32"]) == {"model": {"ffn": {"dim": 32}}}
+    assert data == {"model": {"ffn": {"dim": 8}}}
+
+
+@pytest.mark.parametrize(
+    ("data", "setting", "heads"),
+    [
+        ({"heads": 4}, "model.heads.kv=2", (4, 2)),
+        ({"heads": {"count": 4}}, "model.heads.kv=2", (4, 2)),
+        ({"heads": {"count": 4, "kv": 2}}, "model.heads=8", (8, 8)),
+        ({}, "model.heads.count=4", (4, 4)),
+    ],
+)
+def test_the_short_form_of_heads_takes_overrides(
+    data: dict[str, Any], setting: str, heads: tuple[int, int]
+) -> None:
+    model = load_config({"model": data}, [setting]).model
+    assert (model.heads.count, model.kv_heads) == heads
+
+
+def test_another_kind_drops_the_settings_of_the_old() -> None:
+    data = {"model": {"position": {"kind": "learned", "max": 64}, "norm": {"kind": "layernorm", "eps": 1e-3}}}
+    data["model"]["norm"]["placement"] = "pre"
+    config = load_config(data, ["model.position.kind=rope", "model.norm.kind=rmsnorm"])
+    assert config.model.position == parts.Rope()
+    assert config.model.norm == parts.RMSNorm(placement="pre"), "where a norm stands is of every kind"
+    assert load_config(
+        {"model": {"position": "learned"}}, ["model.position.max=9"]
+    ).model.position == parts.Learned(max=9)
+
+
+def test_merge() -> None:
+    base = {"model": {"dim": 8, "position": {"kind": "learned", "max": 9}}, "data": {"tokens": 5}}
+    over = {"model": {"position": {"kind": "rope"}, "layers": 2}, "text": {"source": "en"}}
+    merged = merge(base, over)
+    assert merged == {
+        "model": {"dim": 8, "position": {"kind": "rope"}, "layers": 2},
+        "data": {"tokens": 5},
+        "text": {"source": "en"},
+    }
+    assert merge(base, {"model": {"position": {"max": 3}}})["model"]["position"] == {
+        "kind": "learned",
+        "max": 3,
+    }
+    assert base["model"]["position"] == {"kind": "learned", "max": 9}
+    assert merge(base, {}) == base and merge({}, base) == base
+
+
+@pytest.mark.parametrize("setting", ["model.dim", "=3", "model.=3", ""])
+def test_what_is_no_setting_is_refused(setting: str) -> None:
+    with pytest.raises(UserError) as caught:
+        override({}, [setting])
+    assert caught.value.where == "command line"
+
+
+def test_a_misspelt_override_is_recognised() -> None:
+    error = _refused({}, "training.schedule.warmpu=3")
+    assert error.where == "training.schedule.warmpu" and "'warmup'" in error.mend
+
+
+# -- files -----------------------------------------------------------------------------------------------
+
+
+def _file(tmp_path: Path, content: bytes) -> Path:
+    path = tmp_path / "c.yaml"
+    path.write_bytes(content)
+    return path
+
+
+def test_yaml_files(tmp_path: Path) -> None:
+    assert read_yaml(_file(tmp_path, b"")) == {} == read_yaml(_file(tmp_path, b"# nothing\n"))
+    with_bom = _file(tmp_path, "\ufeffmodel: {dim: 64}\r\ntext: {source: zh}\r\n".encode())
+    assert load_config(with_bom).model.dim == 64
+
+
+@pytest.mark.parametrize(
+    ("content", "where", "what"),
+    [
+        (b"model:\n  dim: [1\n", ":3", "not YAML"),
+        (b"model: {dim: \xff}", "", "not UTF-8"),
+        (b"- a\n- b\n", "", "mapping"),
+        (b"a: !!python/object/apply:os.getcwd []\n", ":1", "not YAML"),
+    ],
+)
+def test_bad_yaml_is_placed(tmp_path: Path, content: bytes, where: str, what: str) -> None:
+    path = _file(tmp_path, content)
+    with pytest.raises(UserError, match=what) as caught:
+        read_yaml(path)
+    assert caught.value.where == f"{path}{where}"
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        read_yaml(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("code", ["no", "NO", "No"])
+def test_norwegian_is_a_language(tmp_path: Path, code: str) -> None:
+    """Unquoted, YAML reads the code as false."""
+    assert load_config(_file(tmp_path, f"text: {{target: {code}}}".encode())).text.target == "no"
+    assert load_config({}, [f"text.source={code}"]).text.source == "no"
+
+
+# -- differences -----------------------------------------------------------------------------------------
+
+
+def test_differences() -> None:
+    old = load_config({"model": {"position": {"kind": "learned", "max": 9}}})
+    new = load_config({"model": {"position": "rope", "dim": 256}, "text": {"source": "de"}})
+    assert sorted(differences(old, new), key=lambda d: d[0]) == [
+        ("model.dim", 512, 256),
+        ("model.position.base", None, 10000.0),
+        ("model.position.kind", "learned", "rope"),
+        ("model.position.max", 9, None),
+        ("text.source", "", "de"),
+    ]
+    assert differences(new, new) == []
+
+
+# -- lengths of time -------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 500), st.integers(1, 500), st.booleans())
+def test_durations_add(days: int, hours: int, minutes: int, seconds: int, upper: bool) -> None:
+    text = f"{days}d{hours}h{minutes}m{seconds}s"
+    assert (
+        duration(text.upper() if upper else text, "x") == ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90),
+        ("15m", 900),
+        ("2h", 7200),
+        ("1h30m", 5400),
+        ("90", 90),
+        ("0.5h", 1800),
+        (" 1.5m ", 90),
+        (".5s", 0.5),
+    ],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert duration(text, "x") == seconds
+    assert load_config({"training": {"budget": text}}).training.seconds == seconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "s",
+        "h2",
+        "5x",
+        "1h30",
+        "1.2.3s",
+        ".s",
+        "0",
+        "0s",
+        "-5s",
+        "1 0s",
+        "inf",
+        "nan",
+        "²s",
+        "9" * 400,
+    ],
+)
+def test_bad_durations(text: str) -> None:
+    with pytest.raises(UserError) as caught:
+        duration(text, "training.budget")
+    assert caught.value.where == "training.budget" and "15m" in caught.value.mend
+
+
+@given(st.text(max_size=8))
+def test_any_text_is_a_duration_or_refused(text: str) -> None:
+    try:
+        assert 0 < duration(text, "x") < float("inf")
+    except UserError:
+        pass
+
+
+def test_a_bare_number_of_seconds_needs_no_quotes() -> None:
+    assert load_config({"training": {"budget": 90}}).training.seconds == 90
+    assert load_config({}, ["training.budget=90"]).training.seconds == 90
