@@ -1,7 +1,7 @@
 """The pictures of the documentation, from a finished run: ``python docs/make_pictures.py RUN``.
 
-    demo-heatmap.svg   cross-attention over one test phrase that the model translates right
-    demo-report.png    the top of the run's report, when ``--browser`` names a Chromium
+demo-heatmap.svg   cross-attention over one test phrase that the model translates right
+demo-report.png    the top of the run's report, when ``--browser`` names a Chromium
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def screenshot(browser: str, page: Path, picture: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("run", type=Path, help="run folder with a test set and a report")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "images", help="folder to write to")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parent / "images", help="folder to write to"
+    )
     parser.add_argument("--browser", help="a Chromium for the screenshot of the report")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)

@@ -6,9 +6,9 @@ import logging
 from typing import Any
 
 import torch
-from parity.weights import Match, Rows, model_of, shaken
 from torch import nn
 
+from parity.weights import Match, Rows, model_of, shaken
 from triptych.layout import Layout
 from triptych.model.stack import Block, Stack
 

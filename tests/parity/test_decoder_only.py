@@ -1,4 +1,4 @@
-"""The decoder-only form against Llama and GPT-2 of ``transformers`` at equal weights: logits and gradients."""
+"""The decoder-only form against Llama and GPT-2 of ``transformers`` at equal weights: logits, gradients."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from parity.weights import Match, model_of, ragged_ids, shaken, transposed
 
+from parity.weights import Match, model_of, ragged_ids, shaken, transposed
 from triptych.config import DecodingConfig
 from triptych.decoding import PromptSteps, search
 from triptych.layout import Layout

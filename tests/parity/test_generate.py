@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import torch
-from parity.hf_seq2seq import marian, mbart
-from parity.weights import ragged_ids
 from torch import Tensor
 
+from parity.hf_seq2seq import marian, mbart
+from parity.weights import ragged_ids
 from triptych.config import DecodingConfig
 from triptych.decoding import Hypothesis, TranslationSteps, length_penalty, rows, search
 
@@ -121,6 +121,6 @@ def test_narrow_beam_is_worth_what_it_says(pair: Any, alpha: float) -> None:
                 logprob / length_penalty("power", alpha, len(got.ids) + 1), abs=1e-4
             )
         assert [h.score for h in group] == sorted((h.score for h in group), reverse=True)
-        ids, end = _said(want.sequences[n])
+        _, end = _said(want.sequences[n])
         if end:
             assert group[0].score >= float(want.sequences_scores[n]) - 1e-4

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from parity.weights import Match, Rows, shaken
 from torch import Tensor
 
+from parity.weights import Match, Rows, shaken
 from triptych.config import ModelConfig, RunConfig, parts
 from triptych.layout import Layout
 from triptych.model.attend import Way, attend, reference
@@ -26,7 +26,7 @@ def _config(**model: Any) -> ModelConfig:
     return RunConfig.parse({"model": {"dropout": 0.0, **model}}).model
 
 
-# -- attention -------------------------------------------------------------------------------------------
+# -- attention
 
 
 def _attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, seen: np.ndarray) -> np.ndarray:
@@ -109,7 +109,7 @@ def test_large_scores_do_not_overflow(way: Way) -> None:
     torch.testing.assert_close(y, torch.ones_like(y))
 
 
-# -- positions -------------------------------------------------------------------------------------------
+# -- positions
 
 
 def _layout(positions: list[int]) -> Layout:
@@ -166,7 +166,7 @@ def test_rope_is_llamas(base: float) -> None:
         torch.testing.assert_close(mine, their, rtol=1e-4, atol=2e-5)
 
 
-# -- norms -----------------------------------------------------------------------------------------------
+# -- norms
 
 
 def _norm(kind: str, dim: int, eps: float) -> Any:
@@ -204,7 +204,7 @@ def test_rmsnorm_is_llamas() -> None:
     match.assert_gradients(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-# -- feed-forward ----------------------------------------------------------------------------------------
+# -- feed-forward
 
 
 def _ffn(kind: str, dim: int, inner: int, **settings: Any) -> Any:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+
 from parity.hf_seq2seq import marian, mbart
 from parity.weights import Match, ragged_ids
-
 from triptych.config import ObjectiveConfig
 from triptych.data import translation_batch
 from triptych.objectives import Translation

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from parity.weights import Match, Rows, model_of, ragged_ids, shaken
 from torch import Tensor, nn
 
+from parity.weights import Match, Rows, model_of, ragged_ids, shaken
 from triptych.model.stack import Block, Stack
 
 C, H, FF, V = 24, 4, 40, 17

@@ -40,7 +40,7 @@ def _real(ids: torch.Tensor, mask: torch.Tensor) -> list[list[int]]:
     return [row[keep].tolist() for row, keep in zip(ids, mask, strict=True)]
 
 
-# -- one batch -------------------------------------------------------------------------------------------
+# -- one batch
 
 
 @given(st.lists(id_rows, min_size=1, max_size=6), sides)
@@ -75,7 +75,7 @@ def test_moving_keeps_everything() -> None:
     assert moved.index == (4, 2)
 
 
-# -- an epoch --------------------------------------------------------------------------------------------
+# -- an epoch
 
 
 @given(pairs, budgets, seeds, st.integers(0, 3))
@@ -124,7 +124,7 @@ def test_longest() -> None:
     assert _data([([5] * 3, [6]), ([5], [6] * 7)], 100).longest == 7
 
 
-# -- the order -------------------------------------------------------------------------------------------
+# -- the order
 
 
 def test_order_depends_on_seed_and_epoch_alone() -> None:
@@ -166,7 +166,7 @@ def test_order_is_the_same_in_every_process() -> None:
         assert out.stdout.strip() == want
 
 
-# -- the cursor ------------------------------------------------------------------------------------------
+# -- the cursor
 
 
 def _take(data: ParallelData, cursor: Cursor, count: int) -> list[tuple[TranslationBatch, Cursor]]:

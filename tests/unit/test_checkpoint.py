@@ -1,4 +1,4 @@
-"""Checkpoints: whole or absent, able to say that they are damaged, kept as many as asked, averaged in fp64."""
+"""Checkpoints: whole or absent, able to say that they are damaged, as many as asked, averaged in fp64."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_nothing_but_data_is_loaded(tmp_path: Path) -> None:
     assert not (tmp_path / "harm").exists()
 
 
-# -- averaging -------------------------------------------------------------------------------------------
+# -- averaging
 
 
 @given(st.integers(1, 5), st.integers(0, 1000))

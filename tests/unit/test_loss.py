@@ -124,7 +124,7 @@ def test_no_tokens() -> None:
 
 
 def test_bf16_autocast() -> None:
-    """The product is in bf16, the softmax in fp32: near the exact loss, and gradients of the weights' dtype."""
+    """The product is in bf16, the softmax in fp32: near the exact loss, gradients of the weights' dtype."""
     hidden, weight, target = _inputs(200, 16, 50, scale=1.0)
     exact = cross_entropy(hidden, weight, target, 0.1).mean
     with torch.autocast("cpu", torch.bfloat16):

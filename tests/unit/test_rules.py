@@ -31,7 +31,7 @@ def _banned(logits: Tensor) -> list[set[int]]:
     return [set((row == NEVER).nonzero()[:, 0].tolist()) for row in logits]
 
 
-# -- rules -----------------------------------------------------------------------------------------------
+# -- rules
 
 
 @given(histories, st.integers(1, 4))
@@ -75,7 +75,7 @@ def test_something_can_always_be_said() -> None:
     assert _banned(after) == [set(range(V)) - {EOS}, {0, 1, 2, EOS, 4}]
 
 
-# -- what sampling draws from ----------------------------------------------------------------------------
+# -- what sampling draws from
 
 
 def _assume(fits: bool) -> None:
@@ -176,7 +176,7 @@ def test_what_is_banned_stays_out() -> None:
         assert (keep_likely(logits, DecodingConfig(**settings)).exp()[0, [0, 2]] == 0).all()
 
 
-# -- draws -----------------------------------------------------------------------------------------------
+# -- draws
 
 P = [0.0, 0.02, 0.0, 0.08, 0.4, 0.25, 0.15, 0.1]  # pad and bos are banned anyway
 

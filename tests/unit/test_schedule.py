@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def _run(steps: int, warmup: int) -> list[Pace]:
 def test_a_planned_run_has_its_steps(steps: int, warmup: int) -> None:
     run = _run(steps, warmup)
     assert [p.step for p in run] == list(range(1, steps + 1))
-    assert all(0 <= a.progress <= b.progress <= 1 for a, b in zip(run, run[1:], strict=False))
+    assert all(0 <= a.progress <= b.progress <= 1 for a, b in pairwise(run))
     assert run[-1].progress == pytest.approx(1)
 
 
@@ -93,7 +94,7 @@ def test_rates_are_usable(kind: str, steps: int, warmup: int, floor: float) -> N
     rates = [_rate(kind, warmup, p, floor) for p in run]
     assert all(math.isfinite(r) and 0 <= r <= PEAK * (1 + 1e-12) for r in rates)
     assert all(r > 0 for r in rates[:-1])
-    for pace, (a, b) in zip(run[1:], zip(rates, rates[1:], strict=False), strict=False):
+    for pace, (a, b) in zip(run[1:], pairwise(rates), strict=False):
         assert b > a if pace.step < warmup else True
         assert b <= a * (1 + 1e-12) if pace.step > max(warmup, 1) else True
 
@@ -111,7 +112,7 @@ def test_no_jumps(kind: str, steps: int, data: Any) -> None:
     warmup = data.draw(st.integers(1, steps - 1))
     slope = PEAK * max(1 / warmup, math.pi / 2 / (steps - warmup)) * (1 + 1e-6)
     rates = [0.0, *(_rate(kind, warmup, p) for p in _run(steps, warmup))]
-    assert all(abs(b - a) <= slope for a, b in zip(rates, rates[1:], strict=False))
+    assert all(abs(b - a) <= slope for a, b in pairwise(rates))
 
 
 @given(planned, st.integers(1, 80), st.lists(st.integers(100, 2000), min_size=1, max_size=5))

@@ -73,7 +73,7 @@ def find(model: Model, limits: Sequence[int], sources: Sequence[int] | None = No
     return search(Tree(model, sources, rows(decoding)), limits, decoding, index=list(sources))
 
 
-# -- an independent statement of what is searched ------------------------------------------------------------
+# -- an independent statement of what is searched
 
 
 def distribution(model: Model, source: int, said: Prefix, settings: DecodingConfig) -> dict[int, float]:
@@ -134,7 +134,7 @@ def assert_same(got: list[Hypothesis], want: list[Hypothesis]) -> None:
         assert mine.score == pytest.approx(other.score, abs=1e-9)
 
 
-# -- beam search -----------------------------------------------------------------------------------------
+# -- beam search
 
 
 @given(
@@ -159,7 +159,7 @@ def test_a_beam_that_holds_everything_is_exhaustive(
     alphas,
 )
 def test_exhaustive_with_ties(table: list[list[int]], limit: int, penalty: str, alpha: float) -> None:
-    """Logits by step, in whole numbers: which of tied hypotheses comes first is open, their scores are not."""
+    """Logits by step, in whole numbers: which of tied hypotheses comes first is open."""
     logits = torch.tensor(table).double()
     settings = {"penalty": penalty, "alpha": alpha, "beam": 40, "n_best": 6}
     (found,) = find(lambda _, said: logits[len(said)], [limit], **settings)
@@ -304,7 +304,7 @@ def test_steps_stop_with_the_last_source() -> None:
         assert steps.calls == 1
 
 
-# -- sampling --------------------------------------------------------------------------------------------
+# -- sampling
 
 
 @given(seeds, st.lists(st.integers(0, 8), min_size=2, max_size=5), st.integers(1, 3), st.integers(-3, 3))
@@ -369,7 +369,7 @@ def test_no_ngram_twice(seed: int, n: int, strategy: str) -> None:
             assert len(grams) == len(set(grams))
 
 
-# -- a real model ----------------------------------------------------------------------------------------
+# -- a real model
 
 
 @pytest.mark.parametrize("position", ["rope", "sinusoidal"])

@@ -96,7 +96,7 @@ def _chain(
     for t in range(max(limits) + 1):
         logits = rule(steps.step(last), tokens)
         last = logits.argmax(-1) if draws is None else _draw(keep_likely(logits, settings), draws[alive, t])
-        # At the limit only the end may follow; a finished row beside unfinished ones of its source repeats it.
+        # At the limit only the end may follow; a finished row beside unfinished ones repeats it.
         cut = (limit[alive] <= t) & (last != special.eos)
         last = last.masked_fill(cut | ended[alive], special.eos)
         # The model's own, not what sampling made of it: there a forced end may have no share at all.

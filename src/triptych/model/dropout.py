@@ -31,7 +31,7 @@ def _apply(x: Tensor, kept: Tensor, scale: float) -> Tensor:
 class _Drop(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        threshold = round(p * _LEVELS)
+        threshold = min(round(p * _LEVELS), _LEVELS - 1)
         kept = _mask(x, threshold)
         ctx.save_for_backward(kept)
         ctx.scale = _LEVELS / (_LEVELS - threshold)
