@@ -51,12 +51,13 @@ def tsv(path: Path, rows: list[tuple[str, str]] | None = None) -> Path:
 
 def run_cli(
     *args: str | Path, cwd: Path, stdin: str | bytes | None = None, timeout: float = 120
-) -> "subprocess.CompletedProcess[str]":
+) -> subprocess.CompletedProcess[str]:
     """Run ``triptych``; output as text."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8", "COLUMNS": "120"}
     data = stdin.encode() if isinstance(stdin, str) else stdin
     done = subprocess.run(
         [sys.executable, "-m", "triptych", *map(str, args)],
+        check=False,
         cwd=cwd, env=env, input=data if data is not None else b"", capture_output=True, timeout=timeout,
     )  # fmt: skip
     return subprocess.CompletedProcess(
@@ -68,7 +69,7 @@ def run_cli(
 def cli(tmp_path: Path) -> Cli:
     """``cli("train", …)`` in the test's own folder."""
 
-    def run(*args: str | Path, **kwargs: object) -> "subprocess.CompletedProcess[str]":
+    def run(*args: str | Path, **kwargs: object) -> subprocess.CompletedProcess[str]:
         return run_cli(*args, cwd=tmp_path, **kwargs)  # type: ignore[arg-type]
 
     return run

@@ -24,7 +24,7 @@ def test_a_run_folder_is_complete(trained: Path) -> None:
     } <= found
     config = load_config(trained / "config.yaml")
     assert config.model.vocab > 0 and config.training.precision == "fp32" and config.text.target == "de"
-    assert not [p for p in trained.rglob("*.tmp*")]
+    assert not list(trained.rglob("*.tmp*"))
     records = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
     steps = [r["step"] for r in records if r["kind"] == "train"]
     assert steps == sorted(set(steps))
@@ -52,7 +52,7 @@ def test_n_lines_in_n_lines_out(trained: Path, cli: Cli) -> None:
 
 def test_order_and_neighbours_do_not_matter(trained: Path) -> None:
     bundle = triptych.load(trained)
-    lines = [s for s, _ in pairs()][::7] + ["birds", "I I I I I I I see", "x"]
+    lines = [*[s for s, _ in pairs()][::7], "birds", "I I I I I I I see", "x"]
     whole = bundle.translate(lines)
     assert bundle.translate(lines[::-1])[::-1] == whole
     assert [bundle.translate([line])[0] for line in lines] == whole

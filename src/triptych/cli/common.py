@@ -42,7 +42,7 @@ def check_languages(source: str, target: str) -> None:
         raise UserError(
             f"both sides are {source!r}: there is nothing to translate",
             "--from, --to",
-            "give two languages; for a paraphrase or correction task name them apart, e.g. en and en-corrected",
+            "give two languages; for a correction task name them apart, such as en and en-corrected",
         )
 
 

@@ -79,9 +79,9 @@ def train(
     if not config.text.target:
         say("no --to language given: scores use sacreBLEU's default tokenizer")
 
+    from triptych.text import Cleaning, clean
     from triptych.training.plan import fill
     from triptych.training.prepare import divide, read
-    from triptych.text import Cleaning, clean
 
     pairs, audit = clean(read(config.data.train, config.data), Cleaning(**config.text.cleaning.dump()))
     say(audit.table())
@@ -110,7 +110,12 @@ def _run(config: Any, corpus: Any, folder: Path, started: float, resume: bool) -
 
     for note in corpus.notes:
         say(f"warning: {note}")
-    outcome = run(config, corpus, folder, say, resume=resume, started=started)
+    try:
+        outcome = run(config, corpus, folder, say, resume=resume, started=started)
+    except KeyboardInterrupt:
+        if (folder / "config.yaml").exists():
+            say(f"\nstopped; go on with `triptych train {folder} --resume`")
+        raise
     report(folder, f"{config.text.source or 'source'} → {config.text.target or 'target'}", outcome)
     summary(folder, outcome)
 

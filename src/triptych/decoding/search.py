@@ -150,6 +150,23 @@ def _draw(logp_RV: Tensor, uniform_R: Tensor) -> Tensor:
     return torch.minimum(found, last)
 
 
+def largest(x_RV: Tensor, k: int, group: int = 64) -> tuple[Tensor, Tensor]:
+    """The k largest values of each row and their places, largest first: ``topk``, faster for long rows.
+
+    The k largest stand in the k groups with the largest maxima, so that only those are sorted.
+    """
+    R, V = x_RV.shape
+    whole = V // group * group
+    if whole // group <= 4 * k:
+        return x_RV.topk(k, -1)
+    # The rest of the row is a part of its own; it takes part in the final choice.
+    near = x_RV[:, :whole].view(R, -1, group).amax(-1).topk(k, -1).indices
+    place = (near[:, :, None] * group + torch.arange(group)).flatten(1)
+    place = torch.cat((place, torch.arange(whole, V).expand(R, -1)), 1)
+    top, index = x_RV.gather(1, place).topk(k, -1)
+    return top, place.gather(1, index)
+
+
 class _Beam:
     """Beam search: of all extensions of a source's hypotheses, the best B are kept in all.
 
@@ -223,7 +240,7 @@ class _Beam:
             logits_RV[rows, self.special.eos] = end
         # The best B of all are among the best B of each row.
         # Of tied tokens `max`, like greedy's argmax, takes the first; `topk` takes any.
-        top, token = logits_RV.max(-1, keepdim=True) if width == 1 else logits_RV.topk(width, -1)
+        top, token = logits_RV.max(-1, keepdim=True) if width == 1 else largest(logits_RV, width)
         total = (score_NB.view(-1, 1) + (top - norm).double()).view(N, B * width)
         best, place = total.topk(B, -1)
         return best, place // width, token.view(N, B * width).gather(1, place)

@@ -5,7 +5,6 @@ Shapes: R rows, N sources (R = N · beams), G key/value heads, S slots, D head w
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from triptych.layout import Layout

@@ -61,7 +61,7 @@ class Mask:
     def __init__(self, seen: Tensor | None, causal: bool = False) -> None:
         self.seen, self.causal = seen, causal
         self._bias: dict[torch.dtype, Tensor] = {}
-        self._rows: Tensor | None | Literal[False] = False
+        self._rows: Tensor | Literal[False] | None = False
 
     def bias(self, dtype: torch.dtype) -> Tensor | None:
         """``[B, 1, T, S]``: 0 where seen, the lowest finite number where not, to be added to scores."""

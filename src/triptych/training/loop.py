@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,16 +22,16 @@ from triptych.errors import UserError
 from triptych.model import EncoderDecoder
 from triptych.objectives import Loss, Translation
 from triptych.training.checkpoint import save_checkpoint
+from triptych.training.machine import autocast
 from triptych.training.monitor import Monitor, clock
 from triptych.training.optimizer import build_optimizer, set_rate
-from triptych.training.machine import autocast
 from triptych.training.schedule import Pace, learning_rate
 
 MARKS = 12  # validations (and checkpoints) a run
 CALIBRATE = 12  # steps timed before a budget is turned into a number of steps
 
 
-class Diverged(UserError):
+class DivergedError(UserError):
     """Training went wrong: the loss or the gradient is no longer a usable number."""
 
 
@@ -62,7 +62,7 @@ class Trainer:
         self.best = math.inf
         self.best_step = 0
         steps = settings.steps or 0
-        self.pace = Pace().plan(steps, settings.schedule.warmup) if steps else Pace()
+        self.pace = Pace.at(0, steps, settings.schedule.warmup) if steps else Pace()
         self.every = settings.validate_every or max(1, steps // MARKS)
         self.next_mark = 1 / MARKS  # of progress, for runs with a budget
 
@@ -133,14 +133,16 @@ class Trainer:
         kept = "the last good checkpoint is kept in checkpoints/"
         if not math.isfinite(mean):
             what = f"the loss is {mean}: an activation overflowed, at a learning rate of {rate:.2e}"
-            raise Diverged(what, where, f"lower training.schedule.peak or lengthen its warmup; {kept}")
+            raise DivergedError(what, where, f"lower training.schedule.peak or lengthen its warmup; {kept}")
         if not bool(torch.isfinite(norm)) and not self.scaler.is_enabled():
             what = f"the gradient is not finite while the loss is {mean:.3f}"
-            raise Diverged(what, where, f"use training.precision=fp32, or lower the peak rate; {kept}")
+            raise DivergedError(what, where, f"use training.precision=fp32, or lower the peak rate; {kept}")
         worst = math.log(self.config.model.vocab) + 5
         if step > max(100, self.config.training.schedule.warmup) and mean > worst:
-            what = f"the loss rose to {mean:.2f}, far above that of guessing ({worst - 5:.2f}): training diverged"
-            raise Diverged(what, where, f"lower training.schedule.peak (now {rate:.2e} is reached); {kept}")
+            what = f"the loss rose to {mean:.2f}, far above that of guessing ({worst - 5:.2f})"
+            raise DivergedError(
+                what, where, f"lower training.schedule.peak (now {rate:.2e} is reached); {kept}"
+            )
 
     # -- the run -------------------------------------------------------------------------------------------
 
@@ -163,8 +165,8 @@ class Trainer:
             free = psutil.virtual_memory().available
             if self.device.type == "cpu" and grown + states > free:
                 raise UserError(
-                    f"the largest batch would need about {(grown + states) / 2**30:.1f} GiB more than is used "
-                    f"now, and {free / 2**30:.1f} GiB are free",
+                    f"the largest batch would need about {(grown + states) / 2**30:.1f} GiB more than is "
+                    f"used now, and {free / 2**30:.1f} GiB are free",
                     "data.tokens",
                     advice,
                 )
@@ -224,7 +226,8 @@ class Trainer:
             if self._due():
                 self._checkpoint(seen)
                 window, tokens = time.monotonic(), 0
-        self._checkpoint(seen) if self.pace.step % self.every or self.seconds else None
+        if self.seconds is not None or self.pace.step % self.every:
+            self._checkpoint(seen)
 
     def _batches(self) -> Iterator[tuple[TranslationBatch, Cursor]]:
         return self.train_data.read(self.cursor)

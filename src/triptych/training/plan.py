@@ -31,6 +31,8 @@ SIZES = (
 EPOCHS = 16
 # Share of the speed of large matrix products that training reaches (benchmarks/train.py).
 SHARE = 0.4
+# Padded tokens of a batch.
+TOKENS = 2048
 # Bytes of text a target token stands for, about.
 BYTES = 4.0
 
@@ -84,6 +86,8 @@ def choose(facts: Facts) -> dict[str, Any]:
             break
         best = (dim, encoder, decoder)
     dim, encoder, decoder = best
+    batch = cost(_model(dim, encoder, decoder, vocab), batch=TOKENS // 20, length=20, source=20)
+    steps = facts.seconds * SHARE * facts.flops / (3 * batch.flops)
     dropout = 0.3 if facts.pairs < 50_000 else 0.2 if facts.pairs < 200_000 else 0.1
     return {
         "model": {
@@ -100,10 +104,14 @@ def choose(facts: Facts) -> dict[str, Any]:
             "dropout": dropout,
         },
         "text": {"tokenizer": {"kind": "bpe", "size": vocab, "shrink": True}},
-        "data": {"tokens": 2048},
+        "data": {"tokens": TOKENS},
         "objective": {"label_smoothing": 0.1},
         "training": {
-            "schedule": {"kind": "linear", "peak": 2e-3 * (256 / dim) ** 0.5, "warmup": 300},
+            "schedule": {
+                "kind": "linear",
+                "peak": 2e-3 * (256 / dim) ** 0.5,
+                "warmup": int(max(20, min(400, steps / 12))),
+            },
         },
     }
 

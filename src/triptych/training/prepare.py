@@ -141,9 +141,8 @@ def encode(
     if len(kept) < len(pairs):
         long = [i for i in range(len(pairs)) if max(len(source[i]), len(target[i])) > limit]
         places = ", ".join(pairs.place(i) for i in long[:3])
-        say(
-            f"{len(long)} {name} pairs are longer than {limit} tokens and left out ({places}{', …' * (len(long) > 3)})"
-        )
+        more = ", …" if len(long) > 3 else ""
+        say(f"{len(long)} {name} pairs are longer than {limit} tokens and left out ({places}{more})")
     if not kept:
         raise UserError(f"no {name} pair is at most {limit} tokens long", "data.max_length", "raise it")
     return ParallelData(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,13 @@ from triptych.engine.bundle import CONFIG, MODEL, TOKENIZER
 from triptych.errors import UserError
 from triptych.evaluation import Scores, evaluate, tune_alpha
 from triptych.model import EncoderDecoder, build
-from triptych.objectives import Loss, Translation as TranslationObjective
+from triptych.objectives import Loss
+from triptych.objectives import Translation as TranslationObjective
 from triptych.text import Tokenizer, write_text_atomic
 from triptych.training.checkpoint import average, list_checkpoints, newest
 from triptych.training.loop import Trainer, dataset_loss, unique
-from triptych.training.monitor import Monitor
 from triptych.training.machine import choose_precision, keep_memory, prefer_fast_fp32
+from triptych.training.monitor import Monitor
 from triptych.training.prepare import Corpus, encode, keep_texts, learn_tokenizer
 from triptych.training.schedule import Pace
 
@@ -175,9 +176,9 @@ def _restore(trainer: Trainer, folder: Path, monitor: Monitor, say: Say) -> None
     if planned and trainer.pace.step < planned:
         # A changed length gives another stride; the run then stands where it would, had it been planned so
         # from the start. The same plan is left alone, to the last bit.
-        begun = Pace().plan(planned, trainer.config.training.schedule.warmup)
-        if trainer.pace.stride != begun.stride:
-            trainer.pace = replace(begun, step=trainer.pace.step, progress=trainer.pace.step / planned)
+        here = Pace.at(trainer.pace.step, planned, trainer.config.training.schedule.warmup)
+        if trainer.pace.stride != here.stride:
+            trainer.pace = here
     monitor.rewind(found.step)
     monitor.record("resume", found.step)
     say(f"going on from step {found.step}")

@@ -37,6 +37,11 @@ class Pace:
         warm = self.warm if self.step > warmup else min(1.0, self.progress + stride * (warmup - self.step))
         return replace(self, stride=stride, warm=warm)
 
+    @staticmethod
+    def at(step: int, steps: int, warmup: int) -> Pace:
+        """After ``step`` of ``steps`` steps."""
+        return Pace(step, step / steps, 1 / steps, min(1.0, warmup / steps))
+
     @property
     def over(self) -> bool:
         """Nothing is left to do (but for rounding).
