@@ -53,11 +53,10 @@ SHORTER = (
     (r"training\.steps=\d+", "training.steps=20"),
 )
 TINY = (
-    "model.dim=32", "model.layers=1", "model.encoder_layers=1", "model.decoder_layers=1", "model.heads.count=2",
-    "model.ffn.dim=64", "text.tokenizer.size=300", "text.tokenizer.shrink=true", "data.tokens=512",
-    "training.schedule.peak=1e-2", "training.schedule.warmup=10",
+    "model.dim=32", "model.layers=1", "model.encoder_layers=1", "model.decoder_layers=1",
+    "model.heads.count=2", "model.ffn.dim=64", "text.tokenizer.size=300", "text.tokenizer.shrink=true",
+    "data.tokens=512", "training.schedule.peak=1e-2", "training.schedule.warmup=10",
 )  # fmt: skip
-
 SMALL = ("model.vocab=60", "model.dim=32", "model.heads.count=2")
 
 
@@ -222,7 +221,9 @@ def run_script(words: list[str], home: Path) -> Done:
     """A Python program of this repository, or Python text after ``-c``."""
     words = [str(ROOT / w) if w.startswith("docs/") else w for w in words]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONIOENCODING": "utf-8", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, *words], cwd=home, env=env, capture_output=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, *words], cwd=home, env=env, capture_output=True, timeout=120, check=False
+    )
     return Done(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8"))
 
 
@@ -332,6 +333,7 @@ def test_python(page: Path, home: Path) -> None:
     wanted = re.findall(r"  # → (.*)$", text, re.MULTILINE)
     # Only what is announced is compared: each such print says so itself.
     marked = re.sub(r"^(\s*)print\((.*)\)  # → .*$", r"\1print('→', \2)", text, flags=re.MULTILINE)
+    assert marked.count("print('→', ") == len(wanted) == text.count("# →")
     done = run_script(["-c", marked], home)
     assert done.code == 0, done.err
     found = [line.removeprefix("→ ") for line in done.out.split("\n") if line.startswith("→")]

@@ -16,6 +16,7 @@ from torch import Tensor
 from triptych.config import DecodingConfig
 from triptych.decoding import Special, keep_likely, search
 from triptych.decoding.rules import NEVER, at_least, ban, no_repeat, rules
+from triptych.decoding.search import _draw, largest
 
 V, EOS = 6, 3
 histories = st.integers(0, 9).flatmap(
@@ -146,6 +147,13 @@ def test_ties() -> None:
     assert _kept(quarters, temperature=0) == [0]
 
 
+def test_many_ties() -> None:
+    """Low precision ties whole vocabularies: still the lowest ids."""
+    flat = [1 / 5000] * 5000
+    assert _kept(flat, top_k=3) == [0, 1, 2]
+    assert _kept([*flat[:4000], 0.9, *flat[4001:]], top_k=2) == [0, 4000]
+
+
 def test_extremes() -> None:
     p = [0.5, 0.3, 0.15, 0.05]
     for nothing in ({}, {"top_p": 1.0}, {"top_k": 0}, {"top_k": 4}, {"top_k": 99}, {"min_p": 0.0}):
@@ -209,6 +217,27 @@ def _chi_square(seen: Counter[int], p: np.ndarray) -> tuple[float, float]:
     statistic = sum((seen[i] - draws * p[i]) ** 2 / (draws * p[i]) for i in some)
     df = max(len(some) - 1, 1)
     return statistic, df * (1 - 2 / (9 * df) + 3.09 * math.sqrt(2 / (9 * df))) ** 3
+
+
+def test_draws_at_the_ends() -> None:
+    """The lowest and the highest numbers give tokens that can be said, whatever stands around them."""
+    logp = torch.tensor([NEVER, 0.5, NEVER, 0.5, NEVER]).log_softmax(0).double().expand(4, -1)
+    uniform = torch.tensor([0.0, 0.4999, 0.5001, 1 - 2**-53]).double()
+    assert _draw(logp, uniform).tolist() == [1, 1, 3, 3]
+
+
+@given(st.integers(1, 700), st.integers(1, 6), st.booleans(), st.integers(0, 99))
+def test_largest_is_topk(vocab: int, k: int, ties: bool, seed: int) -> None:
+    """The same values in the same order, and places that hold them, each once."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(3, vocab, generator=generator)
+    x = x.round() if ties else x
+    x[0, vocab // 3 :] = NEVER  # a row of which little is allowed
+    k = min(k, vocab)
+    values, places = largest(x, k, group=8)
+    assert torch.equal(values, x.topk(k, -1).values)
+    assert torch.equal(x.gather(1, places), values)
+    assert all(len(set(row)) == k for row in places.tolist())
 
 
 LAWS: list[dict[str, Any]] = [

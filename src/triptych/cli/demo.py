@@ -30,15 +30,15 @@ def demo(
     if minutes <= 0.1:
         raise UserError(f"{minutes} minutes are too few", "--minutes", "give 0.2 or more")
     say(f"phrases: {source} → {target}, from CLDR")
-    from triptych.text.cldr import build
-    from triptych.training.demo import CONFIG, as_corpus
+    from triptych.training.demo import CONFIG
+    from triptych.training.prepare import load_corpus
     from triptych.training.run import train as run
 
-    corpus = as_corpus(build(source, target))
     config = load_config(
         {**CONFIG, "text": {**CONFIG["text"], "source": source, "target": target}},
         [f"training.budget={minutes * 60:.0f}s"],
     )
+    corpus = load_corpus(config, say)
     folder = out or free_folder(Path("runs") / f"demo-{source}-{target}")
     outcome = run(config, corpus, folder, say, started=started)
     report(folder, f"Demo: {source} → {target}, phrases from CLDR", outcome)

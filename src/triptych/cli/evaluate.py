@@ -29,7 +29,7 @@ def evaluate(
     from triptych.objectives import Translation
     from triptych.text import read_aligned
     from triptych.training.loop import dataset_loss
-    from triptych.training.machine import prefer_fast_fp32
+    from triptych.training.machine import keep_memory, prefer_fast_fp32
     from triptych.training.prepare import seen_in_training
     from triptych.training.run import valid_data
 
@@ -38,6 +38,7 @@ def evaluate(
     own = source is None or reference is None
     source = source or run / "data" / "test.source"
     reference = reference or run / "data" / "test.target"
+    keep_memory()
     prefer_fast_fp32()
     bundle = load(run)
     if own and not source.exists():

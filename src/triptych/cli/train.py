@@ -79,16 +79,13 @@ def train(
     if not config.text.target:
         say("no --to language given: scores use sacreBLEU's default tokenizer")
 
-    from triptych.text import Cleaning, clean
     from triptych.training.plan import fill
-    from triptych.training.prepare import divide, read
+    from triptych.training.prepare import load_corpus
 
-    pairs, audit = clean(read(config.data.train, config.data), Cleaning(**config.text.cleaning.dump()))
-    say(audit.table())
+    corpus = load_corpus(config, say)
     if not hand_set:
-        size = sum(len(s.encode()) + len(t.encode()) for s, t in zip(pairs.source, pairs.target, strict=True))
-        config = load_config(fill(given, len(pairs), size, config.training.seconds or 3600.0))
-    corpus = divide(pairs, audit, config)
+        size = sum(len(text.encode()) for text in (*corpus.train.source, *corpus.train.target))
+        config = load_config(fill(given, len(corpus.train), size, config.training.seconds or 3600.0))
     _run(config, corpus, out or _default_folder(config), started, resume=False)
 
 
@@ -102,7 +99,7 @@ def _resume(files: list[str], settings: list[str], budget: str) -> None:
     if budget:
         settings = [*settings, f"training.budget={budget}"]
     config = reopen(folder, settings, say)
-    _run(config, load_corpus(config), folder, time.monotonic(), resume=True)
+    _run(config, load_corpus(config, _silent), folder, time.monotonic(), resume=True)
 
 
 def _run(config: Any, corpus: Any, folder: Path, started: float, resume: bool) -> None:
@@ -118,6 +115,10 @@ def _run(config: Any, corpus: Any, folder: Path, started: float, resume: bool) -
         raise
     report(folder, f"{config.text.source or 'source'} → {config.text.target or 'target'}", outcome)
     summary(folder, outcome)
+
+
+def _silent(text: str) -> None:
+    """The audit was said when the run began."""
 
 
 def _default_folder(config: Any) -> Path:

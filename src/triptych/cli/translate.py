@@ -63,8 +63,9 @@ def translate(
         )
     from triptych.config import DecodingConfig
     from triptych.engine import load
-    from triptych.training.machine import prefer_fast_fp32
+    from triptych.training.machine import keep_memory, prefer_fast_fp32
 
+    keep_memory()
     prefer_fast_fp32()
     bundle = load(run)
     settings = DecodingConfig.parse({**bundle.config.decoding.dump(), **given})

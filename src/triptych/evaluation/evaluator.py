@@ -10,7 +10,7 @@ from triptych.decoding import length_penalty
 from triptych.engine import Translation, Translator
 from triptych.evaluation.metrics import Scores, bleu, score
 
-ALPHAS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0)
+ALPHAS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from triptych.layout import Layout
 
-CHUNK = 64  # slots added at a time: growth copies are rare, and unused slots few
+CHUNK = 16  # slots added at a time: growth copies are rare, and unused slots few
 
 
 class LayerState:
@@ -116,8 +116,8 @@ def _room(held: Tensor | None, new: Tensor, stop: int) -> Tensor:
         return held
     shape = list(new.shape)
     shape[axis] = -(-stop // CHUNK) * CHUNK
-    # Zeros, not garbage: 0 · NaN would leak from a slot that is masked.
-    grown = new.new_zeros(shape)
+    # What stands in unused slots is never read: append gives back the used ones only.
+    grown = new.new_empty(shape)
     if held is not None:
         grown.narrow(axis, 0, have).copy_(held)
     return grown

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -189,7 +188,7 @@ class Trainer:
     def run(self) -> None:
         """Train to the end of the plan, validating and saving on the way."""
         settings = self.config.training
-        batches = self._batches()
+        batches = self.train_data.ahead(self.cursor)
         started, spent_before = time.monotonic(), self.spent
         window, tokens, seen = time.monotonic(), 0, []
         losses: list[float] = []
@@ -226,11 +225,9 @@ class Trainer:
             if self._due():
                 self._checkpoint(seen)
                 window, tokens = time.monotonic(), 0
+        batches.close()
         if self.seconds is not None or self.pace.step % self.every:
             self._checkpoint(seen)
-
-    def _batches(self) -> Iterator[tuple[TranslationBatch, Cursor]]:
-        return self.train_data.read(self.cursor)
 
     def _due(self) -> bool:
         if self.seconds is not None and self.config.training.validate_every is None:

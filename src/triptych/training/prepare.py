@@ -14,10 +14,12 @@ from triptych.config import DataConfig, RunConfig
 from triptych.data import ParallelData
 from triptych.errors import UserError
 from triptych.text import (
+    REPORT_ONLY,
     Audit,
     Cleaning,
     Pairs,
     Tokenizer,
+    cldr,
     clean,
     group_split,
     overlap,
@@ -31,6 +33,8 @@ from triptych.text.split import text_key
 # Fewer pairs cannot be split and learned from.
 MINIMUM = 5
 KEYS = "train_keys.npz"
+# In place of a file: the phrase corpus of the two languages.
+BUILT_IN = "cldr:"
 
 
 @dataclass(frozen=True)
@@ -68,27 +72,25 @@ def read(files: Sequence[str], data: DataConfig) -> Pairs:
     return read_pairs(paths, fields=data.fields)
 
 
-def load_corpus(config: RunConfig) -> Corpus:
-    """Read, audit and split. Raises UserError for files that cannot be used or too few pairs."""
-    data = config.data
+def load_corpus(config: RunConfig, say: Callable[[str], None]) -> Corpus:
+    """Read, audit and split; the audit is said. Raises UserError for what cannot be used or is too little.
+
+    What has no files of its own is split off the training pairs, group-disjoint. Held-out files are taken as
+    they are, line by line, and searched for what is also trained on.
+    """
+    data, notes = config.data, []
     if not data.train:
         raise UserError("no training data", "data.train", "name a file of sentence pairs")
-    options = Cleaning(**config.text.cleaning.dump())
-    pairs, audit = clean(read(data.train, data), options)
-    return divide(pairs, audit, config)
-
-
-def divide(pairs: Pairs, audit: Audit, config: RunConfig) -> Corpus:
-    """Split what has no files of its own off the training pairs, and check for leaks between given files."""
-    data, notes = config.data, []
-    own = {
-        name: clean(read(files, data))[0] if files else None
-        for name, files in (("valid", data.valid), ("test", data.test))
-    }
+    if data.train == (BUILT_IN,):
+        return phrases(config.text.source, config.text.target)
+    pairs, audit = clean(read(data.train, data), Cleaning(**config.text.cleaning.dump()))
+    say(audit.table())
+    given = (("valid", data.valid), ("test", data.test))
+    own = {name: clean(read(files, data), REPORT_ONLY)[0] if files else None for name, files in given}
     if len(pairs) < MINIMUM:
         raise UserError(
             f"{len(pairs)} usable pairs are left, and training needs at least {MINIMUM}",
-            data.train[0] if data.train else "data.train",
+            data.train[0],
             "add pairs; the audit above says what was left out and why",
         )
     share = min(1000, max(1, len(pairs) // 20))
@@ -112,6 +114,19 @@ def divide(pairs: Pairs, audit: Audit, config: RunConfig) -> Corpus:
             if leak.both or leak.source or leak.target:
                 notes.append(f"{name}: {leak.describe()}")
     return Corpus(train, parts["valid"], parts["test"], audit, tuple(notes))
+
+
+def phrases(source: str, target: str) -> Corpus:
+    """The built-in phrase corpus of two locales; its split is its own."""
+
+    def part(pairs: list[tuple[str, str]], name: str) -> Pairs:
+        origin = [(f"CLDR {name}", i + 1) for i in range(len(pairs))]
+        return Pairs([s for s, _ in pairs], [t for _, t in pairs], origin)
+
+    found = cldr.build(source, target)
+    train, audit = clean(part(found.train, "train"), REPORT_ONLY)
+    notes = (f"no CLDR data for: {', '.join(found.skipped)}",) if found.skipped else ()
+    return Corpus(train, part(found.valid, "valid"), part(found.test, "test"), audit, notes)
 
 
 def learn_tokenizer(config: RunConfig, train: Pairs) -> Tokenizer:

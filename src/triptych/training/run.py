@@ -33,7 +33,7 @@ from triptych.training.prepare import Corpus, encode, keep_texts, learn_tokenize
 from triptych.training.schedule import Pace
 
 # Of a budget, for choosing, averaging, tuning and scoring at the end.
-RESERVE, MOST_RESERVED = 0.06, 90.0
+RESERVE, MOST_RESERVED = 0.035, 90.0
 DATA = "data.json"
 # Settings that may be changed when a run goes on: none that the model, the data or their order depend on.
 CHANGEABLE = (
@@ -219,6 +219,7 @@ def _finish(
         samples = list(zip(corpus.test.source, corpus.test.target, result.translations, strict=True))
     seconds = time.monotonic() - started
     final: dict[str, Any] = {"chosen": chosen, "valid_nll": valid.nll / max(valid.count, 1), "alpha": alpha}
+    final["parameters"] = sum(p.numel() for p in model.parameters())
     final |= {"seconds": round(seconds, 1), "training_seconds": round(trainer.spent, 1)}
     if scores is not None:
         final["scores"] = scores.to_dict()

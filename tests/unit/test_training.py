@@ -1,0 +1,185 @@
+"""The trainer: accumulation, probing, refusals, averaging, the plan."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+import torch
+
+from triptych.config import RunConfig, load_config
+from triptych.data import ParallelData
+from triptych.errors import UserError
+from triptych.model import EncoderDecoder, build
+from triptych.training import loop
+from triptych.training.loop import DivergedError, Trainer
+from triptych.training.monitor import Monitor, clock, read_metrics
+from triptych.training.plan import SIZES, Facts, choose, vocabulary
+
+MODEL = {"vocab": 40, "dim": 16, "layers": 1, "heads": {"count": 2}, "dropout": 0.0}
+
+
+def config(*settings: str) -> RunConfig:
+    data = {"model": MODEL, "data": {"tokens": 64}, "training": {"steps": 12, "precision": "fp32"}}
+    return load_config(data, settings)
+
+
+def trainer(folder: Path, *settings: str, seed: int = 1) -> Trainer:
+    made = config(*settings)
+    model = build(made.model, seed)
+    assert isinstance(model, EncoderDecoder)
+    draw = torch.Generator().manual_seed(3)
+
+    def rows(n: int) -> list[list[int]]:
+        lengths = torch.randint(1, 9, (n,), generator=draw).tolist()
+        return [torch.randint(4, 40, (k,), generator=draw).tolist() for k in lengths]
+
+    train, valid = ParallelData(rows(40), rows(40), 64), ParallelData(rows(8), rows(8), 64)
+    return Trainer(made, model, train, valid, folder, Monitor(folder, made.training.tensorboard, quiet=True))
+
+
+def grads(t: Trainer) -> list[torch.Tensor]:
+    return [p.grad.clone() for p in t.model.parameters() if p.grad is not None]
+
+
+def test_accumulation_equals_the_large_batch(tmp_path: Path) -> None:
+    """Ragged parts of one batch, added up, give its gradient: there is no mean of means."""
+    t = trainer(tmp_path)
+    whole = t.train_data.batch(range(9))
+    t.accumulate([whole])
+    wanted = grads(t)
+    parts = [t.train_data.batch(part) for part in (range(1), range(1, 3), range(3, 9))]
+    counts = {int(b.target_layout.real.sum()) for b in parts}
+    assert len(counts) == 3  # of different size, or a mean of means would pass
+    loss, _ = t.accumulate(parts)
+    for a, b in zip(grads(t), wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+    assert loss.count == int(whole.target_layout.real.sum())
+
+
+def test_probing_changes_nothing(tmp_path: Path) -> None:
+    t = trainer(tmp_path, "model.dropout=0.5")
+    before, rng = {k: v.clone() for k, v in t.state()["model"].items()}, torch.get_rng_state()
+    t.probe()
+    assert torch.equal(torch.get_rng_state(), rng)
+    assert all(torch.equal(v, before[k]) for k, v in t.state()["model"].items())
+    assert all(p.grad is None for p in t.model.parameters())
+
+
+def test_too_little_memory_is_said_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1000))
+    with pytest.raises(UserError, match=r"data\.tokens"):
+        trainer(tmp_path).probe()
+
+    def out_of_memory(*_: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    t = trainer(tmp_path)
+    monkeypatch.setattr(t, "accumulate", out_of_memory)
+    with pytest.raises(UserError, match="largest batch"):
+        t.probe()
+
+
+def test_a_bug_while_probing_is_not_called_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    t = trainer(tmp_path)
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    monkeypatch.setattr(t, "accumulate", broken)
+    with pytest.raises(RuntimeError, match="shapes"):
+        t.probe()
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_nan_stops_before_the_weights_are_touched(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t = trainer(tmp_path)
+    batch = t.train_data.batch(range(4))
+    if what == "loss":
+        with torch.no_grad():
+            t.model.decoder.blocks[0].ffn.outer.weight[0, 0] = float("nan")  # type: ignore[union-attr, index]
+    else:
+        whole = t.accumulate
+        monkeypatch.setattr(t, "accumulate", lambda b: (whole(b)[0], torch.tensor(float("nan"))))
+    before = {k: v.clone() for k, v in t.state()["model"].items()}
+    with pytest.raises(DivergedError, match=what):
+        t.step([batch])
+    after = t.state()["model"]
+    assert all(torch.equal(v, before[k]) or v.isnan().any() for k, v in after.items())
+
+
+def test_state_restored_elsewhere_goes_on_alike(tmp_path: Path) -> None:
+    """Two steps, or one step, a new trainer from its state, and another step: the same to the last bit."""
+    one = trainer(tmp_path, "model.dropout=0.3")
+    batches = [one.train_data.batch(range(i, i + 5)) for i in (0, 5)]
+    torch.manual_seed(9)
+    one.step([batches[0]])
+    state = copy.deepcopy(one.state())
+    one.step([batches[1]])
+    other = trainer(tmp_path, "model.dropout=0.3", seed=2)
+    torch.manual_seed(99)
+    other.restore(state)
+    other.step([batches[1]])
+    for a, b in zip(one.model.parameters(), other.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_run_with_a_budget_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock of our own: a step takes a tenth of a second, then, from the middle on, twice as long."""
+    t = trainer(tmp_path, "training.steps=null", "training.budget=20s")
+    t.seconds = 20.0
+    now = [0.0]
+    monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
+    step = t.step
+
+    def slow(batches: list[object]) -> object:
+        now[0] += 0.1 if now[0] < 8 else 0.2
+        return step(batches)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(t, "step", slow)
+    t.run()
+    assert t.pace.over and 17 < now[0] < 22, now
+    assert t.pace.step < 190  # it noticed that steps had become slower
+
+
+def test_metrics_are_whole_records_and_rewind(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path, quiet=True)
+    for step in range(5):
+        monitor.record("train", step, loss=float("nan") if step == 2 else 1.0)
+    with monitor.path.open("a") as file:
+        file.write('{"kind": "train", "st')  # cut by a kill
+    assert [r["step"] for r in read_metrics(monitor.path)] == [0, 1, 2, 3, 4]
+    monitor.rewind(2)
+    assert [json.loads(x)["step"] for x in monitor.path.read_text().splitlines()] == [0, 1, 2]
+
+
+def test_tensorboard_is_optional(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    monitor = Monitor(tmp_path, tensorboard=True, quiet=True)
+    monitor.record("train", 1, loss=2.0)
+    monitor.board.flush()
+    assert list((tmp_path / "tensorboard").iterdir())
+
+
+def test_the_plan_grows_with_time_and_data() -> None:
+    def width(pairs: int, seconds: float) -> int:
+        chosen = choose(Facts(pairs, pairs * 60, seconds, 5e11))
+        RunConfig.parse(chosen)
+        return int(chosen["model"]["dim"])
+
+    by_time = [width(400_000, s) for s in (5, 60, 900, 7200, 1e6)]
+    by_data = [width(n, 1e5) for n in (5, 500, 5_000, 50_000, 5_000_000)]
+    assert by_time == sorted(by_time) and len(set(by_time)) >= 3
+    assert by_data == sorted(by_data) and by_data[-1] == SIZES[-1][0]
+    sizes = [vocabulary(n) for n in (1, 2_000, 5_000, 50_000, 500_000, 10_000_000)]
+    assert sizes == sorted(sizes)
+
+
+def test_clock() -> None:
+    assert [clock(s) for s in (0, 75, 3599.6, 3725)] == ["0:00", "1:15", "1:00:00", "1:02:05"]
