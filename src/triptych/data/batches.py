@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import queue
 import random
-import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -154,35 +152,6 @@ class ParallelData:
                 last = i + 1 == len(plan)
                 cursor = Cursor(cursor.epoch + 1, 0) if last else Cursor(cursor.epoch, i + 1)
                 yield self.batch(plan[i]), cursor
-
-    def ahead(self, cursor: Cursor, depth: int = 4) -> Generator[tuple[TranslationBatch, Cursor], None, None]:
-        """``read``, with a few batches made ready by another thread while the last one is learned from."""
-        ready: queue.Queue[tuple[TranslationBatch, Cursor] | BaseException] = queue.Queue(depth)
-        done = threading.Event()
-
-        def work() -> None:
-            try:
-                for item in self.read(cursor):
-                    while not done.is_set():
-                        try:
-                            ready.put(item, timeout=0.2)
-                            break
-                        except queue.Full:
-                            continue
-                    if done.is_set():
-                        return
-            except BaseException as error:  # to be raised where the batches are used
-                ready.put(error)
-
-        threading.Thread(target=work, daemon=True).start()
-        try:
-            while True:
-                item = ready.get()
-                if isinstance(item, BaseException):
-                    raise item
-                yield item
-        finally:
-            done.set()
 
     def once(self) -> Iterator[TranslationBatch]:
         """Every pair once, in batches of like length: for evaluation."""

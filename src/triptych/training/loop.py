@@ -188,7 +188,7 @@ class Trainer:
     def run(self) -> None:
         """Train to the end of the plan, validating and saving on the way."""
         settings = self.config.training
-        batches = self.train_data.ahead(self.cursor)
+        batches = self.train_data.read(self.cursor)
         started, spent_before = time.monotonic(), self.spent
         window, tokens, seen = time.monotonic(), 0, []
         losses: list[float] = []
@@ -225,7 +225,6 @@ class Trainer:
             if self._due():
                 self._checkpoint(seen)
                 window, tokens = time.monotonic(), 0
-        batches.close()
         if self.seconds is not None or self.pace.step % self.every:
             self._checkpoint(seen)
 

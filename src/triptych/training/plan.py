@@ -36,9 +36,6 @@ TOKENS = 2048
 # Bytes of text a target token stands for, about.
 BYTES = 4.0
 
-# Languages written without spaces between words.
-UNSPACED = {"zh", "cmn", "yue", "ja", "th", "lo", "km", "my"}
-
 
 @dataclass(frozen=True)
 class Facts:
@@ -120,14 +117,7 @@ def fill(given: Mapping[str, Any], pairs: int, size: int, seconds: float) -> dic
     """``given`` with every open choice made: for so many ``pairs`` of ``size`` bytes in all."""
     precision = choose_precision("auto", torch.device("cuda" if torch.cuda.is_available() else "cpu"), 256)
     facts = Facts(pairs, size, seconds, matmul_speed(precision))
-    chosen = choose(facts)
-    languages = given.get("text", {})
-    # Where words are not set apart by spaces, a space put before every line is a token lost on each.
-    spaced = not UNSPACED & {
-        str(languages.get(side, "")).split("-")[0].split("_")[0] for side in ("source", "target")
-    }
-    chosen["text"]["tokenizer"]["dummy_prefix"] = spaced
-    return merge(chosen, given)
+    return merge(choose(facts), given)
 
 
 def _model(dim: int, encoder: int, decoder: int, vocab: int) -> ModelConfig:

@@ -164,6 +164,8 @@ def reopen(folder: Path, settings: list[str], say: Say) -> RunConfig:
 
 
 def _restore(trainer: Trainer, folder: Path, monitor: Monitor, say: Say) -> None:
+    for unfinished in folder.rglob(".*.tmp*"):  # what a kill cut off
+        unfinished.unlink(missing_ok=True)
     found, state, damaged = newest(folder / "checkpoints")
     for message in damaged:
         say(f"passed over: {message}")
@@ -229,8 +231,15 @@ def _finish(
 
 def _choose(trainer: Trainer, checkpoints: Path, say: Say) -> tuple[str, Loss]:
     """Leave in the model the best of: the best checkpoint, the average of the last ones."""
-    model, device = trainer.model, trainer.device
-    found = [(c, c.read()["model"]) for c in list_checkpoints(checkpoints)]
+    model = trainer.model
+    found = []
+    for c in list_checkpoints(checkpoints):
+        try:
+            found.append((c, c.read()["model"]))
+        except UserError as error:  # one of several: the others will do
+            say(f"passed over: {error}")
+    if not found:
+        raise UserError("no undamaged checkpoint is left", str(checkpoints), "begin the run again")
     last = found[-trainer.config.training.keep :]
     candidates = {
         f"step {c.step}": state for c, state in found if c.step in (trainer.best_step, last[-1][0].step)
@@ -247,7 +256,6 @@ def _choose(trainer: Trainer, checkpoints: Path, say: Say) -> tuple[str, Loss]:
     best = min(losses, key=lambda n: losses[n].nll)
     _put(model, candidates[best])
     say("kept: " + best + "; " + "; ".join(f"{n}: perplexity {v.perplexity:.3f}" for n, v in losses.items()))
-    assert device == next(model.parameters()).device
     return best, losses[best]
 
 
