@@ -102,6 +102,12 @@ def test_the_budget_is_used() -> None:
     assert full > 0.9 * data.tokens
 
 
+def test_one_long_source_costs_one_batch() -> None:
+    """It is read early, its target being short; the batches after it are as full as ever."""
+    data = _data([([5] * 90, [6]), *[([5] * 4, [6] * 4)] * 400], tokens=100)
+    assert len(data.plan(0)) <= 1 + 400 // (100 // 5) + 1
+
+
 def test_little_padding() -> None:
     data = _corpus(3000)
     slots = real = 0

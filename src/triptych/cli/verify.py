@@ -44,7 +44,10 @@ def verify(
         raise UserError("there is no such file", name, "name a run folder, a configuration or a preset")
     else:
         config = load_config(preset(name), settings)
-    verdicts = check(config.model, model=model)
+    asked = config.model
+    if not asked.vocab:  # the tokenizer would decide, and this is what it is asked for
+        asked = asked.model_copy(update={"vocab": config.text.tokenizer.size})
+    verdicts = check(asked, model=model)
     if as_json:
         for verdict in verdicts:
             print(json.dumps(verdict.to_dict(), ensure_ascii=False))

@@ -34,6 +34,8 @@ from triptych.training.schedule import Pace
 
 # Of a budget, for choosing, averaging, tuning and scoring at the end.
 RESERVE, MOST_RESERVED = 0.035, 90.0
+# Lines of up to so many tokens are never split, however short the pairs of a corpus are.
+SHORT = 16
 DATA = "data.json"
 # Settings that may be changed when a run goes on: none that the model, the data or their order depend on.
 CHANGEABLE = (
@@ -79,7 +81,7 @@ def train(
     prefer_fast_fp32()
     tokenizer, config = _setup(config, corpus, folder, say, resume, device)
     train_data = encode(corpus.train, tokenizer, config, _silent, "training")
-    valid_data = encode(corpus.valid, tokenizer, config, say, "validation")
+    valid_data = encode(corpus.valid, tokenizer, config, _silent, "validation")
     torch.manual_seed(config.training.seed)
     model = build(config.model).to(device)
     if not isinstance(model, EncoderDecoder):
@@ -132,10 +134,11 @@ def _setup(
         say(f"vocabulary: {tokenizer.size} entries were learned, model.vocab follows")
     settings = config.dump()
     settings["model"]["vocab"] = tokenizer.size
-    # A line longer than anything trained on is one that translation had better split.
-    settings["data"]["max_length"] = encode(
-        corpus.train, tokenizer, RunConfig.parse(settings), say, "training"
-    ).longest
+    # A line longer than anything learned from is one that translation had better split.
+    parsed = RunConfig.parse(settings)
+    parts = ((corpus.train, "training"), (corpus.valid, "validation"))
+    longest = [encode(part, tokenizer, parsed, say, name).longest for part, name in parts]
+    settings["data"]["max_length"] = max(*longest, min(SHORT, config.data.max_length))
     settings["training"]["precision"] = choose_precision(config.training.precision, device, config.model.dim)
     config = RunConfig.parse(settings)
     tokenizer.save(folder / TOKENIZER)
