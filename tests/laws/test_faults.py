@@ -198,7 +198,7 @@ FAULTS = [
     F("the source has no end", 19, "translator", batches.translation_batch,
       "[*row, EOS] for row in source", "[*row, row[-1]] for row in source"),
     F("padding is learned", 19, "translator", translation.Translation.loss,
-      "real = batch.target_layout.real", "real = batch.target_out >= 0", also(8)),
+      "real = batch.target_layout.real", "real = (batch.target_out >= 0)", also(8)),
     F("validation is smoothed", 19, "translator", translation.Translation.loss,
       "self.smoothing if model.training else 0.0", "self.smoothing"),
     F("smoothing leaves the target out", 19, "translator", loss._Smoothed.forward,

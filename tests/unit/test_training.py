@@ -174,7 +174,7 @@ def test_the_plan_grows_with_time_and_data() -> None:
         return int(chosen["model"]["dim"])
 
     by_time = [width(400_000, s) for s in (5, 60, 900, 7200, 1e6)]
-    by_data = [width(n, 1e5) for n in (5, 500, 5_000, 50_000, 5_000_000)]
+    by_data = [width(n, 1e9) for n in (5, 500, 5_000, 50_000, 5_000_000)]
     assert by_time == sorted(by_time) and len(set(by_time)) >= 3
     assert by_data == sorted(by_data) and by_data[-1] == SIZES[-1][0]
     sizes = [vocabulary(n) for n in (1, 2_000, 5_000, 50_000, 500_000, 10_000_000)]

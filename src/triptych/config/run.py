@@ -36,7 +36,6 @@ class TokenizerConfig(Settings):
     )
     byte_fallback: bool = True
     dummy_prefix: bool = True
-    sampling: float = Share
 
 
 class CleaningConfig(Settings):
