@@ -103,6 +103,7 @@ def choose(facts: Facts) -> dict[str, Any]:
         "text": {"tokenizer": {"kind": "bpe", "size": vocab, "shrink": True}},
         "data": {"tokens": TOKENS},
         "objective": {"label_smoothing": 0.1},
+        "decoding": {"beam": 6},
         "training": {
             "schedule": {
                 "kind": "linear",
