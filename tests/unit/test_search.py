@@ -17,7 +17,7 @@ from torch import Tensor
 from triptych.config import DecodingConfig, RunConfig
 from triptych.data import pad
 from triptych.decoding import Hypothesis, TranslationSteps, length_penalty, rows, search
-from triptych.decoding.search import _Beam
+from triptych.decoding.search import _Beam, largest
 from triptych.model import build
 
 EOS, WORDS, V = 3, (1, 4, 5), 6  # pad 0 and bos 2 are never said
@@ -395,3 +395,17 @@ def test_a_models_own_probabilities(position: str) -> None:
                 logp = logits.log_softmax(-1)
                 want = sum(float(logp[t, i]) for t, i in enumerate([*h.ids, 3]))
                 assert h.logprob == pytest.approx(want, abs=1e-4)
+
+
+@given(st.integers(1, 700), st.integers(1, 8), st.integers(0, 10_000), st.booleans())
+def test_largest_is_topk(vocab: int, k: int, seed: int, barred: bool) -> None:
+    """Whatever the length of the row, also when most of it is barred; of ties, any."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randint(-50, 50, (3, vocab), generator=generator).double()
+    if barred:
+        x = x.masked_fill(torch.rand(3, vocab, generator=generator) < 0.9, NEVER)
+    k = min(k, vocab)
+    top, place = largest(x, k)
+    assert torch.equal(top, x.topk(k, -1).values)
+    assert torch.equal(x.gather(1, place), top)
+    assert all(len(set(row)) == k for row in place.tolist())

@@ -101,14 +101,17 @@ def _chain(
         last = last.masked_fill(cut | ended[alive], special.eos)
         # The model's own, not what sampling made of it: there a forced end may have no share at all.
         logp = logits.log_softmax(-1).gather(1, last[:, None])[:, 0]
-        for i, row in enumerate(alive.tolist()):
-            if ended[row]:
+        over = ended.tolist()
+        for row, token, p, forced in zip(
+            alive.tolist(), last.tolist(), logp.tolist(), cut.tolist(), strict=True
+        ):
+            if over[row]:
                 continue
-            logprob[row] += float(logp[i])
-            if cut[i]:
+            logprob[row] += p
+            if forced:
                 reason[row] = "length"
-            if int(last[i]) != special.eos:
-                said[row].append(int(last[i]))
+            if token != special.eos:
+                said[row].append(token)
         tokens = torch.cat((tokens, last[:, None]), 1)
         ended[alive] |= last == special.eos
         # Whole sources leave, so that the rows of a source stay together.
