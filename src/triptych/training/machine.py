@@ -68,8 +68,15 @@ def choose_precision(wanted: str, device: torch.device, dim: int) -> str:
             y = F.linear(x, w)
         y.backward(y.detach())  # type: ignore[no-untyped-call]
 
+    threads = torch.get_num_threads()
+    # On one thread, so that another program on a core does not decide.
+    torch.set_num_threads(1)
+    try:
+        low, full = measure(lambda: work(True)), measure(lambda: work(False))
+    finally:
+        torch.set_num_threads(threads)
     # bf16 costs casts elsewhere in the model: it must win clearly.
-    return "bf16" if measure(lambda: work(True)) < 0.8 * measure(lambda: work(False)) else "fp32"
+    return "bf16" if low < 0.8 * full else "fp32"
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:

@@ -85,7 +85,9 @@ def choose(facts: Facts) -> dict[str, Any]:
     dim, encoder, decoder = best
     batch = cost(_model(dim, encoder, decoder, vocab), batch=TOKENS // 20, length=20, source=20)
     steps = facts.seconds * SHARE * facts.flops / (3 * batch.flops)
-    dropout = 0.3 if facts.pairs < 50_000 else 0.2 if facts.pairs < 200_000 else 0.1
+    # The more often a pair is seen, the more is to be done against learning it by heart.
+    passes = steps * TOKENS / max(tokens, 1)
+    dropout = 0.3 if passes >= 25 else 0.2 if passes >= 8 else 0.1
     return {
         "model": {
             "form": "encoder_decoder",
