@@ -20,7 +20,7 @@ from triptych.model.attention import watch
 from triptych.text import Tokenizer, join, split_long
 
 # Padded source tokens × hypotheses of a batch: large enough to fill the processor, small enough to stay in
-# its caches (benchmarks/translate.py).
+# its caches (benchmarks/translation.py times it).
 TOKENS = 6144
 
 

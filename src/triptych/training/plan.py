@@ -29,7 +29,7 @@ SIZES = (
 )
 # Passes over the data that a model should have time for.
 EPOCHS = 16
-# Share of the speed of large matrix products that training reaches (benchmarks/train.py).
+# Share of the speed of large matrix products that training reaches (benchmarks/throughput.py).
 SHARE = 0.4
 # Padded tokens of a batch.
 TOKENS = 2048
