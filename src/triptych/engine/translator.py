@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from triptych.config import DecodingConfig
-from triptych.data import EOS, pad
+from triptych.data import BOS, EOS, pad
 from triptych.decoding import Hypothesis, TranslationSteps, rows, search
 from triptych.errors import UserError
 from triptych.layout import Layout
@@ -196,7 +196,7 @@ class Translator:
         cross = torch.nn.ModuleList([block.cross for block in self.model.decoder.blocks])  # type: ignore[misc]
         kept = watch(cross)
         try:
-            self.model.decode(torch.tensor([[2, *target]]), Layout.full(1, len(target) + 1), memory)
+            self.model.decode(torch.tensor([[BOS, *target]]), Layout.full(1, len(target) + 1), memory)
         finally:
             watch(cross, on=False)
         return torch.stack([w for weights in kept for w in weights]).mean((0, 2))[0]

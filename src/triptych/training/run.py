@@ -17,7 +17,7 @@ import torch
 
 from triptych.config import RunConfig, differences, load_config, to_yaml
 from triptych.data import ParallelData
-from triptych.engine import Bundle, Translation, load_weights, read_json, save_weights
+from triptych.engine import Bundle, Translation, read_json, save_weights
 from triptych.engine.bundle import CONFIG, MODEL, TOKENIZER
 from triptych.errors import UserError
 from triptych.evaluation import Scores, evaluate, tune_alpha
@@ -279,4 +279,4 @@ def valid_data(bundle: Bundle, source: list[str], target: list[str]) -> Parallel
     return ParallelData(encode_batch(source), encode_batch(target), bundle.config.data.tokens)
 
 
-__all__ = ["Outcome", "load_weights", "reopen", "train", "valid_data"]
+__all__ = ["Outcome", "reopen", "train", "valid_data"]
