@@ -83,7 +83,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config.write_text("data: {train: [pairs.tsv]}\ntext: {source: en, target: de}\n", encoding="utf-8")
     tsv(home / "pairs.tsv")
     done = run_cli(
-        "train", config.name, "--out", "run", *SMALL, "training.steps=250", "model.dim=64", cwd=home
+        "train", config.name, "--out", "run", *SMALL, "training.steps=500", "model.dim=64", cwd=home
     )
     assert done.returncode == 0, done.stderr
     return home / "run"
