@@ -23,15 +23,18 @@ class Layout:
         position: ``[B, T]`` int64, the token's place in its own sequence, from 0.
         segment: ``[B, T]`` int64, which sequence of its row the token belongs to; -1 is padding.
         plain: known without looking: every row is one sequence at 0 … T-1 without padding.
+        alike: known without looking: all rows have the same positions and segments.
     """
 
     position: Tensor
     segment: Tensor
     plain: bool = False
+    alike: bool = False
     _memo: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         assert self.position.shape == self.segment.shape and self.position.dim() == 2
+        object.__setattr__(self, "alike", self.alike or self.plain)
 
     @staticmethod
     def full(batch: int, length: int, device: torch.device | None = None) -> Layout:
@@ -73,15 +76,38 @@ class Layout:
 
     def select(self, rows: Tensor) -> Layout:
         """The given rows, in the given order."""
-        return Layout(self.position[rows], self.segment[rows], self.plain)
+        return Layout(self.position[rows], self.segment[rows], self.plain, self.alike)
 
     def narrow(self, start: int, stop: int) -> Layout:
         """Slots ``start`` … ``stop`` - 1 of every row."""
-        return Layout(self.position[:, start:stop], self.segment[:, start:stop], self.plain and start == 0)
+        plain = self.plain and start == 0
+        return Layout(self.position[:, start:stop], self.segment[:, start:stop], plain, self.alike)
+
+    def part(self, start: int, stop: int) -> Layout:
+        """``narrow``, the same object each time: what is remembered of it is shared by all layers."""
+        return self.memo(("part", start, stop), lambda: self.narrow(start, stop))
+
+    def first(self) -> Layout:
+        """The first row alone."""
+        return self.memo("first", lambda: Layout(self.position[:1], self.segment[:1], self.plain))
+
+    @property
+    def contiguous(self) -> bool:
+        """Each sequence stands in one run of slots, in order, and sequences in the order of their numbers:
+        tokens that are near in position are near in slots."""
+        return self.plain or self.memo("contiguous", self._contiguous)
+
+    def _contiguous(self) -> bool:
+        before, now = self.segment[:, :-1], self.segment[:, 1:]
+        goes_on = (now >= 0) & (now == before)
+        begins = (now >= 0) & ~goes_on
+        newer = now > before.cummax(1).values
+        step = self.position[:, 1:] == self.position[:, :-1] + 1
+        return bool((~begins | newer).all() & (~goes_on | step).all())
 
     def to(self, device: torch.device | str) -> Layout:
         """The same on another device."""
-        return Layout(self.position.to(device), self.segment.to(device), self.plain)
+        return Layout(self.position.to(device), self.segment.to(device), self.plain, self.alike)
 
     def memo(self, key: Hashable, make: Callable[[], T]) -> T:
         """What ``make`` gives, computed once a layout: masks and rotations are shared by all layers.

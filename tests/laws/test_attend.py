@@ -58,7 +58,7 @@ def by_hand(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, scale: float) 
         for h in range(H):
             g = h // (H // k.shape[1])
             for t in range(T):
-                keys = [s for s in range(k.shape[2]) if seen is None or bool(seen[b, 0, t, s])]
+                keys = [s for s in range(k.shape[2]) if seen is None or bool(seen[b % len(seen), 0, t, s])]
                 raised = [math.exp(float(q[b, h, t].detach() @ k[b, g, s].detach()) * scale) for s in keys]
                 for s, e in zip(keys, raised, strict=True):
                     y[b, h, t] += e / sum(raised) * v[b, g, s].detach()

@@ -26,12 +26,20 @@ AXES: dict[str, list[Any]] = {
     "form": ["encoder_decoder", "decoder", "encoder"],
     "position": every(parts.Position),
     "norm": every(parts.Norm),
-    "placement": ["post", "pre"],
+    "placement": ["post", "pre", "sandwich", "parallel", "deep"],
     "ffn": every(parts.FeedForward),
-    "heads": [{"count": 4}, {"count": 4, "kv": 2}, {"count": 4, "kv": 1}, {"count": 2, "kv": 2, "dim": 6}],
+    "heads": [
+        {"count": 4},
+        {"count": 4, "kv": 2, "qk_norm": True},
+        {"count": 4, "kv": 1},
+        {"count": 2, "kv": 2, "dim": 6},
+        {"kind": "mla", "count": 2},
+        {"kind": "mla", "count": 4, "dim": 6, "latent": 10, "rotary": 4, "query": 12},
+    ],
+    "shaping": [{}, {"softcap": 3.0}, {"sinks": True}, {"softcap": 5.0, "sinks": True}],
     "score": every(parts.Score),
     "mixer": every(parts.Mixer),
-    "visible": every(parts.Sight),
+    "visible": [*every(parts.Sight), [{"kind": "window", "width": 2}, "everything"]],
     "tie": ["none", "decoder", "all"],
     "bias": [True, False],
     "scale_embedding": [True, False],
@@ -51,7 +59,8 @@ def settings(row: Row) -> dict[str, Any]:
         "vocab": 30,
         "dim": 16,
         "heads": {**row["heads"], "bias": row["bias"]},
-        "attention": {"score": row["score"], "visible": row["visible"], "dropout": attention},
+        "attention": {"score": row["score"], "visible": row["visible"], "dropout": attention}
+        | row["shaping"],
         "mixer": row["mixer"],
         "position": row["position"],
         "norm": {**row["norm"], "placement": row["placement"]},
@@ -96,6 +105,9 @@ def label(row: Row) -> str:
 ROWS = [*pairwise(AXES, seed=4, legal=legal), *(wild(seed) for seed in range(4))]
 
 
+RELATIVE = ("rope", "none")
+
+
 def does_not_apply(row: Row) -> set[int]:
     """The laws that say nothing about this row: written out, so that none can skip unnoticed."""
     out = set()
@@ -105,7 +117,7 @@ def does_not_apply(row: Row) -> set[int]:
         out |= {19}
     if row["position"]["kind"] != "rope":
         out |= {16}
-    if row["position"]["kind"] not in ("rope", "none"):
+    if row["position"]["kind"] not in RELATIVE:
         out |= {15}
     return out
 

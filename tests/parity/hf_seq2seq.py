@@ -37,14 +37,14 @@ def _pair_stack(match: Match, ours: Stack, theirs: Any) -> None:
     for block, layer in zip(ours.blocks, theirs.layers, strict=True):
         assert isinstance(block, Block)
         own = layer.self_attn
-        match.layer(block.mixer.qkv, own.q_proj, own.k_proj, own.v_proj)
+        match.layer(block.mixer.heads.qkv, own.q_proj, own.k_proj, own.v_proj)
         match.layer(block.mixer.out, own.out_proj)
         match.layer(block.mixer_residual.norm, layer.self_attn_layer_norm)
         if block.cross is not None:
             assert block.cross_residual is not None
             their = layer.encoder_attn
-            match.layer(block.cross.q, their.q_proj)
-            match.layer(block.cross.kv, their.k_proj, their.v_proj)
+            match.layer(block.cross.heads.q, their.q_proj)
+            match.layer(block.cross.heads.kv, their.k_proj, their.v_proj)
             match.layer(block.cross.out, their.out_proj)
             match.layer(block.cross_residual.norm, layer.encoder_attn_layer_norm)
         match.layer(block.ffn.inner, layer.fc1)

@@ -53,7 +53,7 @@ def _llama(tied: bool, kv: int, head_dim: int = 8, base: float = 10000.0) -> tup
     match = Match()
     for block, layer in zip(ours.decoder.blocks, theirs.model.layers, strict=True):
         own = layer.self_attn
-        match.layer(block.mixer.qkv, own.q_proj, own.k_proj, own.v_proj)
+        match.layer(block.mixer.heads.qkv, own.q_proj, own.k_proj, own.v_proj)
         match.layer(block.mixer.out, own.o_proj)
         match.layer(block.mixer_residual.norm, layer.input_layernorm)
         match.layer(block.ffn.inner, layer.mlp.gate_proj, layer.mlp.up_proj)
@@ -101,7 +101,7 @@ def _gpt2() -> tuple[Any, Any, Match]:
     )
     match = Match()
     for block, layer in zip(ours.decoder.blocks, theirs.transformer.h, strict=True):
-        match.layer(block.mixer.qkv, layer.attn.c_attn, transposed=True)
+        match.layer(block.mixer.heads.qkv, layer.attn.c_attn, transposed=True)
         match.layer(block.mixer.out, layer.attn.c_proj, transposed=True)
         match.layer(block.mixer_residual.norm, layer.ln_1)
         match.layer(block.ffn.inner, layer.mlp.c_fc, transposed=True)

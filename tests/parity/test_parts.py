@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from parity.weights import Match, Rows, shaken
-from triptych.config import ModelConfig, RunConfig, parts
+from triptych.config import ModelConfig, RunConfig
 from triptych.layout import Layout
 from triptych.model.attend import Way, attend, reference
-from triptych.model.registry import part_of
+from triptych.model.registry import Context, Place, part_of
 from triptych.model.visible import Causal, Everything, Mask, SameSegment, Visible
 
+PLACE = Place(causal=True)
 WAYS: list[Way] = ["reference", "sdpa", "short"]
 
 
@@ -120,7 +121,7 @@ def _layout(positions: list[int]) -> Layout:
 @given(st.lists(st.integers(0, 2000), min_size=1, max_size=6), st.sampled_from([2, 6, 16]))
 def test_sinusoid(positions: list[int], dim: int) -> None:
     model = _config(dim=dim, heads=1)
-    table = part_of(model.position)(model.position, model)
+    table = part_of(model.position)(model.position, model, PLACE)
     got = table.embed(torch.zeros(1, len(positions), dim, dtype=torch.float64), _layout(positions))[0]
     for p, row in zip(positions, got.numpy(), strict=True):
         for i in range(dim // 2):
@@ -132,7 +133,7 @@ def test_sinusoid(positions: list[int], dim: int) -> None:
 
 def _rope(dim: int, base: float = 10000.0) -> Any:
     model = _config(dim=dim * 2, heads=2, position={"kind": "rope", "base": base})
-    return part_of(model.position)(model.position, model)
+    return part_of(model.position)(model.position, model, PLACE)
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=6), st.sampled_from([2, 8, 14]))
@@ -255,23 +256,28 @@ def test_grouped_heads_are_repeated_heads() -> None:
     settings = {"dim": 16, "vocab": 8, "position": "rope"}
     few = _config(**settings, heads={"count": 4, "kv": 2})
     many = _config(**settings, heads={"count": 4, "kv": 4})
-    one, other = (part_of(m.mixer)(m) for m in (few, many))
+    one, other = (part_of(m.mixer)(m.mixer, m, PLACE) for m in (few, many))
     D = few.head_dim
     with torch.no_grad():
-        one.qkv.bias.normal_()
+        one.heads.qkv.bias.normal_()
         for name in ("weight", "bias"):
-            q, k, v = getattr(one.qkv, name).split((4 * D, 2 * D, 2 * D))
+            q, k, v = getattr(one.heads.qkv, name).split((4 * D, 2 * D, 2 * D))
             k, v = (x.unflatten(0, (2, D)).repeat_interleave(2, 0).flatten(0, 1) for x in (k, v))
-            getattr(other.qkv, name).copy_(torch.cat((q, k, v)))
+            getattr(other.heads.qkv, name).copy_(torch.cat((q, k, v)))
             getattr(other.out, name).copy_(getattr(one.out, name))
     x, layout = torch.randn(3, 5, 16), Layout.padded([5, 2, 4])
-    rope = part_of(few.position)(few.position, few)
-    got, want = (m(x, layout, SameSegment() & Causal(), rope) for m in (one, other))
+    rope = part_of(few.position)(few.position, few, PLACE)
+    context = Context(layout, SameSegment() & Causal(), rope)
+    got, want = (m(x, context) for m in (one, other))
     torch.testing.assert_close(got[layout.real], want[layout.real])
 
 
 def test_score_is_scaled_by_the_width_dotted() -> None:
     """Of a head, not of the model; also where a head's width is set by itself."""
-    assert part_of(parts.ScaledDot()).scale(64) == 1 / 8
-    model = _config(dim=16, heads={"count": 2, "dim": 9})
-    assert part_of(model.mixer)(model).scale == pytest.approx(1 / 3)
+    for settings, width in (
+        ({"dim": 16, "heads": {"count": 2, "dim": 9}}, 9),
+        ({"dim": 128, "heads": 2}, 64),
+    ):
+        model = _config(**settings)
+        attention = part_of(model.mixer)(model.mixer, model, PLACE)
+        assert attention.score.scale == pytest.approx(width**-0.5)

@@ -29,17 +29,17 @@ def _pair_stack(match: Match, ours: Stack, theirs: Any) -> None:
     for block, layer in zip(ours.blocks, theirs.layers, strict=True):
         assert isinstance(block, Block)
         own = layer.self_attn
-        match.put(block.mixer.qkv.weight, own.in_proj_weight)
-        match.put(block.mixer.qkv.bias, own.in_proj_bias)
+        match.put(block.mixer.heads.qkv.weight, own.in_proj_weight)
+        match.put(block.mixer.heads.qkv.bias, own.in_proj_bias)
         match.layer(block.mixer.out, own.out_proj)
         norms = [block.mixer_residual.norm, block.ffn_residual.norm]
         if block.cross is not None:
             assert block.cross_residual is not None
             their = layer.multihead_attn
-            match.put(block.cross.q.weight, Rows(their.in_proj_weight, 0, C))
-            match.put(block.cross.q.bias, Rows(their.in_proj_bias, 0, C))
-            match.put(block.cross.kv.weight, Rows(their.in_proj_weight, C))
-            match.put(block.cross.kv.bias, Rows(their.in_proj_bias, C))
+            match.put(block.cross.heads.q.weight, Rows(their.in_proj_weight, 0, C))
+            match.put(block.cross.heads.q.bias, Rows(their.in_proj_bias, 0, C))
+            match.put(block.cross.heads.kv.weight, Rows(their.in_proj_weight, C))
+            match.put(block.cross.heads.kv.bias, Rows(their.in_proj_bias, C))
             match.layer(block.cross.out, their.out_proj)
             norms.insert(1, block.cross_residual.norm)
         for i, norm in enumerate(norms):

@@ -42,30 +42,13 @@ def train(
     if resume:
         _resume(files, settings, budget)
         return
-    from triptych.config import load_config, merge, override, read_yaml
-    from triptych.config import preset as preset_data
-
-    given: dict[str, Any] = preset_data(preset) if preset else {}
-    hand_set = bool(preset)
-    if files and files[0].endswith((".yaml", ".yml")):
-        given = merge(given, read_yaml(existing(Path(files[0]), "a configuration")))
-        files, hand_set = files[1:], True
-    for path in files:
-        if Path(path).is_dir():
-            mend = "add --resume to go on with a run, or name a file of sentence pairs"
-            raise UserError("this is a folder", path, mend)
-    options: dict[str, Any] = {"data": {}, "text": {}, "training": {}}
-    if files:
-        options["data"] |= {"train": files, "aligned": False}
-    if (source is None) != (target is None):
-        raise UserError("one aligned file needs the other", "--source, --target", "give both")
-    if source is not None and target is not None:
-        if files:
-            raise UserError("give files of pairs or --source and --target, not both", "command line")
-        options["data"] |= {"train": [str(source), str(target)], "aligned": True}
-    options["text"] |= {k: v for k, v in (("source", source_language), ("target", target_language)) if v}
+    given, hand_set = _settings(files, source, target, preset)
+    languages = {k: v for k, v in (("source", source_language), ("target", target_language)) if v}
+    options: dict[str, Any] = {"text": languages}
     if budget:
-        options["training"] |= {"budget": budget, "steps": None}
+        options["training"] = {"budget": budget, "steps": None}
+    from triptych.config import load_config, merge, override
+
     given = override(merge(given, options), settings)
     if not given.get("training", {}).get("steps") and not given.get("training", {}).get("budget"):
         given = merge(given, {"training": {"budget": BUDGET}})
@@ -89,8 +72,33 @@ def train(
     _run(config, corpus, out or _default_folder(config), started, resume=False)
 
 
+def _settings(
+    files: list[str], source: Path | None, target: Path | None, preset: str
+) -> tuple[dict[str, Any], bool]:
+    """Preset, configuration and data files as plain settings; whether the settings were made by hand."""
+    from triptych.config import merge, read_yaml
+    from triptych.config import preset as preset_data
+
+    given: dict[str, Any] = preset_data(preset) if preset else {}
+    hand_set = bool(preset)
+    if files and files[0].endswith((".yaml", ".yml")):
+        given = merge(given, read_yaml(existing(Path(files[0]), "a configuration")))
+        files, hand_set = files[1:], True
+    for path in files:
+        if Path(path).is_dir():
+            mend = "add --resume to go on with a run, or name a file of sentence pairs"
+            raise UserError("this is a folder", path, mend)
+    if (source is None) != (target is None):
+        raise UserError("one aligned file needs the other", "--source, --target", "give both")
+    if source is not None and target is not None:
+        if files:
+            raise UserError("give files of pairs or --source and --target, not both", "command line")
+        return merge(given, {"data": {"train": [str(source), str(target)], "aligned": True}}), hand_set
+    return merge(given, {"data": {"train": files, "aligned": False}} if files else {}), hand_set
+
+
 def _resume(files: list[str], settings: list[str], budget: str) -> None:
-    from triptych.training.prepare import load_corpus
+    from triptych.training.prepare import load_corpus, silent
     from triptych.training.run import reopen
 
     if len(files) != 1:
@@ -99,7 +107,7 @@ def _resume(files: list[str], settings: list[str], budget: str) -> None:
     if budget:
         settings = [*settings, f"training.budget={budget}"]
     config = reopen(folder, settings, say)
-    _run(config, load_corpus(config, _silent), folder, time.monotonic(), resume=True)
+    _run(config, load_corpus(config, silent), folder, time.monotonic(), resume=True)
 
 
 def _run(config: Any, corpus: Any, folder: Path, started: float, resume: bool) -> None:
@@ -115,10 +123,6 @@ def _run(config: Any, corpus: Any, folder: Path, started: float, resume: bool) -
         raise
     report(folder, f"{config.text.source or 'source'} → {config.text.target or 'target'}", outcome)
     summary(folder, outcome)
-
-
-def _silent(text: str) -> None:
-    """The audit was said when the run began."""
 
 
 def _default_folder(config: Any) -> Path:

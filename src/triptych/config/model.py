@@ -4,27 +4,48 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from triptych.config import parts
-from triptych.config.settings import SerializeAsAny, Settings, part
+from triptych.config.rules import RULES
+from triptych.config.settings import SerializeAsAny, Settings, part, pattern
 from triptych.errors import UserError
 
 Form = Literal["encoder_decoder", "decoder", "encoder"]
+Side = Literal["encoder", "decoder"]
+
+# A choice for all layers, or a list of choices that is repeated over them.
+Mixers = Annotated[
+    SerializeAsAny[parts.Mixer] | tuple[SerializeAsAny[parts.Mixer], ...], pattern(parts.Mixer, "attention")
+]
+Sights = Annotated[
+    SerializeAsAny[parts.Sight] | tuple[SerializeAsAny[parts.Sight], ...], pattern(parts.Sight, "everything")
+]
 
 
-class Attention(parts.AttentionSettings):
-    """How queries meet keys: score, what may be seen, dropout on the weights."""
+class Attention(Settings):
+    """How queries meet keys: score, what may be seen, and what is done to the weights."""
 
+    section: ClassVar[str] = "model.attention"
     score: Annotated[SerializeAsAny[parts.Score], part(parts.Score, "scaled_dot")] = parts.ScaledDot()
-    visible: Annotated[SerializeAsAny[parts.Sight], part(parts.Sight, "everything")] = parts.SeeEverything()
+    visible: Sights = parts.SeeEverything()
+    dropout: NonNegativeFloat = Field(0.0, lt=1, description="a share from 0 up to, not including, 1")
+    softcap: PositiveFloat | None = Field(
+        None, description="scores s become cap · tanh(s / cap) (Gemma Team 2024, section 2)"
+    )
+    sinks: bool = Field(
+        False,
+        description="a learned logit a head joins the softmax: a query may attend to nothing "
+        "(OpenAI 2025, gpt-oss, section 2.2)",
+    )
 
 
 class ModelConfig(Settings):
     """The Transformer's settings; the defaults are the base model of Vaswani et al. 2017, table 3.
 
     ``vocab`` is the size of the shared vocabulary; 0 means that the tokenizer decides.
-    ``layers`` sets both stacks; ``encoder_layers`` and ``decoder_layers`` set one.
+    ``layers`` and ``mixer`` set both stacks; those that begin with ``encoder_`` or ``decoder_`` set one. A
+    list of mixers, or of what is visible, is a pattern repeated over the layers of a stack.
     """
 
     section: ClassVar[str] = "model"
@@ -37,13 +58,18 @@ class ModelConfig(Settings):
     decoder_layers: PositiveInt | None = None
     heads: Annotated[SerializeAsAny[parts.Heads], part(parts.Heads, "grouped")] = parts.GroupedHeads()
     attention: Attention = Attention()
-    mixer: Annotated[SerializeAsAny[parts.Mixer], part(parts.Mixer, "attention")] = parts.AttentionMixer()
+    mixer: Mixers = parts.AttentionMixer()
+    encoder_mixer: Mixers | None = None
+    decoder_mixer: Mixers | None = None
     position: Annotated[SerializeAsAny[parts.Position], part(parts.Position, "sinusoidal")] = (
         parts.Sinusoidal()
     )
     norm: Annotated[SerializeAsAny[parts.Norm], part(parts.Norm, "layernorm")] = parts.LayerNorm()
     ffn: Annotated[SerializeAsAny[parts.FeedForward], part(parts.FeedForward, "relu")] = (
         parts.ReluFeedForward()
+    )
+    embedding: Annotated[SerializeAsAny[parts.Embedding], part(parts.Embedding, "table")] = (
+        parts.TableEmbedding()
     )
     tie: Literal["none", "decoder", "all"] = Field(
         "all", description="none; decoder (input and output); all (source, target and output)"
@@ -77,6 +103,34 @@ class ModelConfig(Settings):
         return 0 if self.form == "encoder" else self.decoder_layers or self.layers
 
     @property
+    def stacks(self) -> tuple[Side, ...]:
+        """The stacks of the form."""
+        both: dict[str, tuple[Side, ...]] = {"decoder": ("decoder",), "encoder": ("encoder",)}
+        return both.get(self.form, ("encoder", "decoder"))
+
+    def depth(self, side: Side) -> int:
+        """Layers of a stack."""
+        return self.encoder_depth if side == "encoder" else self.decoder_depth
+
+    def mixers(self, side: Side) -> tuple[parts.Mixer, ...]:
+        """The mixer of each layer of a stack."""
+        own = self.encoder_mixer if side == "encoder" else self.decoder_mixer
+        return _repeat(own or self.mixer, self.depth(side))
+
+    def sights(self, side: Side) -> tuple[parts.Sight, ...]:
+        """What each layer of a stack may see, beside causality and the borders of sequences."""
+        return _repeat(self.attention.visible, self.depth(side))
+
+    def attending(self, side: Side) -> bool:
+        """Whether some layer of a stack is softmax attention over its own tokens."""
+        return any(mixer.attends for mixer in self.mixers(side))
+
+    @property
+    def attends(self) -> bool:
+        """Whether there is softmax attention anywhere: in a stack, or between them."""
+        return self.form == "encoder_decoder" or any(self.attending(side) for side in self.stacks)
+
+    @property
     def head_dim(self) -> int:
         """Width of one head."""
         return getattr(self.heads, "dim", None) or self.dim // self.heads.count
@@ -87,51 +141,25 @@ class ModelConfig(Settings):
         return getattr(self.heads, "kv", None) or self.heads.count
 
     @property
+    def rotary_dim(self) -> int:
+        """Width of what rotary positions turn."""
+        if isinstance(self.heads, parts.LatentHeads):
+            return self.heads.rotary or self.head_dim // 2
+        return self.head_dim
+
+    @property
     def ffn_dim(self) -> int:
         """Inner width of the feed-forward network."""
         return self.ffn.dim or 4 * self.dim
 
     def check(self) -> None:
         """Refuse what cannot be. Raises UserError with section, reason and what would work."""
-        for broken, what, where, mend in _rules(self):
-            if broken:
+        for rule in RULES:
+            if refusal := rule.check(self):
+                what, where, mend = refusal
                 raise UserError(what, f"model.{where}", mend)
 
 
-def _rules(m: ModelConfig) -> list[tuple[bool, str, str, str]]:
-    """The table of what cannot be combined: (broken, reason, key, what would work)."""
-    divisors = [n for n in range(1, m.dim + 1) if m.dim % n == 0]
-    near = sorted(sorted(divisors, key=lambda n: abs(n - m.heads.count))[:3])
-    free_width = getattr(m.heads, "dim", None) is not None
-    return [
-        (
-            not free_width and m.dim % m.heads.count != 0,
-            f"dim {m.dim} is not divisible by {m.heads.count} heads",
-            "heads.count",
-            f"choose {', '.join(map(str, near))} heads, or another model.dim",
-        ),
-        (
-            isinstance(m.position, parts.Rope) and m.head_dim % 2 != 0,
-            f"rotary positions turn pairs of values, and a head of {m.head_dim} is odd",
-            "position.kind",
-            "make model.dim / model.heads.count even",
-        ),
-        (
-            isinstance(m.position, parts.Sinusoidal) and m.dim % 2 != 0,
-            f"sinusoidal positions pair a sine with a cosine, and dim {m.dim} is odd",
-            "dim",
-            "make model.dim even",
-        ),
-        (
-            m.form == "decoder" and m.encoder_layers is not None,
-            "a decoder-only model has no encoder",
-            "encoder_layers",
-            "use model.layers or model.decoder_layers",
-        ),
-        (
-            m.form == "encoder" and m.decoder_layers is not None,
-            "an encoder-only model has no decoder",
-            "decoder_layers",
-            "use model.layers or model.encoder_layers",
-        ),
-    ]
+def _repeat(choice: Any, count: int) -> tuple[Any, ...]:
+    given = choice if isinstance(choice, tuple) else (choice,)
+    return tuple(given[i % len(given)] for i in range(count))

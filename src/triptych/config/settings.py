@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializeAsAny, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SerializeAsAny,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from triptych.errors import UserError
 
@@ -18,8 +26,16 @@ class Settings(BaseModel):
         section: where these settings live in the file, e.g. ``model.position`` (for messages).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
     section: ClassVar[str] = ""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        kinds = _types(cls.model_fields[str(info.field_name)].annotation)
+        if isinstance(value, bool) and kinds & {int, float} and bool not in kinds:
+            raise ValueError("a number is needed")
+        return value
 
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> Self:
@@ -77,6 +93,24 @@ def part(axis: type[Part], default: str) -> BeforeValidator:
     return BeforeValidator(lambda data: choose(axis, data, default))
 
 
+def pattern(axis: type[Part], default: str) -> BeforeValidator:
+    """The annotation that lets a field take a choice of an axis, or a list of them."""
+
+    def choose_all(data: Any) -> Any:
+        if not isinstance(data, list | tuple):
+            return data if data is None else choose(axis, data, default)
+        if not data:
+            raise UserError("an empty list says nothing", axis.section, "name one kind or more")
+        return tuple(choose(axis, one, default) for one in data)
+
+    return BeforeValidator(choose_all)
+
+
+def _types(annotation: Any) -> set[Any]:
+    """The plain types in an annotation such as ``Annotated[int, …] | None``."""
+    return {annotation}.union(*(_types(inner) for inner in get_args(annotation)))
+
+
 def _nearest(word: str, known: list[str]) -> str:
     close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
     said = f"did you mean {' or '.join(close)}? " if close else ""
@@ -87,12 +121,12 @@ def _sections(cls: type[Settings], prefix: str = "") -> Iterator[tuple[str, str]
     """Every (key, section) of a settings tree, for 'did you mean … in section …'."""
     for name, field in cls.model_fields.items():
         yield field.alias or name, prefix
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, Part):
-            for choice in choices(inner).values():
-                yield from ((key, choice.section) for key in choice.model_fields if key != "kind")
-        elif isinstance(inner, type) and issubclass(inner, Settings):
-            yield from _sections(inner, f"{prefix}.{name}".lstrip("."))
+        for inner in _types(field.annotation):
+            if isinstance(inner, type) and issubclass(inner, Part):
+                for choice in choices(inner).values():
+                    yield from ((key, choice.section) for key in choice.model_fields if key != "kind")
+            elif isinstance(inner, type) and issubclass(inner, Settings):
+                yield from _sections(inner, f"{prefix}.{name}".lstrip("."))
 
 
 def suggest(root: type[Settings], key: str, section: str) -> str:
@@ -123,7 +157,9 @@ def explain(root: type[Settings], error: ValidationError) -> UserError:
     value = first["input"]
     if first["type"] in ("model_type", "model_attributes_type"):
         return UserError(f"{value!r} stands where keys with values should", where)
-    return UserError(f"{value!r} does not fit: {first['msg']}", where, _allowed(root, path))
+    return UserError(
+        f"{value!r} does not fit: {first['msg'].removeprefix('Value error, ')}", where, _allowed(root, path)
+    )
 
 
 def _allowed(root: type[Settings], path: list[str]) -> str:
@@ -144,5 +180,6 @@ __all__ = [
     "choose",
     "explain",
     "part",
+    "pattern",
     "suggest",
 ]

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from triptych.errors import UserError
 from triptych.layout import Layout
-
-PAD, UNK, BOS, EOS = 0, 1, 2, 3
+from triptych.text.vocabulary import BOS, EOS, PAD
 
 Ids = Sequence[int]
 
@@ -105,10 +104,10 @@ class ParallelData:
     def plan(self, epoch: int) -> list[list[int]]:
         """The batches of an epoch, as lists of pair numbers; every pair exactly once."""
         rng = random.Random(f"{self.seed}/{epoch}")
-        # Ties in length are broken anew each epoch, and lengths jittered by less than a token, so that
-        # neighbours and batch borders change while padding does not grow.
-        key = [(t + rng.random(), s + rng.random()) for s, t in self.lengths]
-        order = sorted(range(len(self)), key=lambda i: (int(key[i][0]), key[i][1]))
+        # Ties in length are broken anew each epoch, so that neighbours and batch borders change while
+        # padding does not grow.
+        key = [(t, s + rng.random()) for s, t in self.lengths]
+        order = sorted(range(len(self)), key=key.__getitem__)
         batches: list[list[int]] = []
         batch: list[int] = []
         widest = 0

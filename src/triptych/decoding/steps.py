@@ -59,8 +59,7 @@ class PromptSteps:
         if self.first is not None:
             logits, self.first = self.first, None
             return logits
-        assert self.state.keys is not None
-        hidden = self.model.decode(tokens_R[:, None], self.state.keys.next(), state=self.state)
+        hidden = self.model.decode(tokens_R[:, None], self.state.next(), state=self.state)
         return self.model.output(hidden[:, 0]).float()  # type: ignore[no-any-return]
 
     def select(self, rows: Tensor, sources: Tensor | None = None) -> None:

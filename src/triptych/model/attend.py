@@ -3,16 +3,19 @@
 Shapes: B batch, H query heads, G key/value heads (H a multiple of G), T queries, S keys, D head width.
 
     q_BHTD ──┐
-    k_BGSD ──┴─ q·kᵀ·scale ─ mask ─ softmax ─ dropout ─┐
-    v_BGSD ────────────────────────────────────────────┴─ weights·v → y_BHTD
+    k_BGSD ──┴─ q·kᵀ·scale + bias ─ mask ─ softmax ─ dropout ─┐
+    v_BGSD ───────────────────────────────────────────────────┴─ weights·v → y_BHTD
 
 Three ways of computing it give equal results: ``reference`` (the definition, and the weight viewer),
 ``sdpa`` (torch's fused kernels) and ``short`` (batched matrix products with a hand-written gradient,
-several times faster than the fused kernels' backward pass on CPU when sequences are short).
+several times faster than the fused kernels' backward pass on CPU when sequences are short). What no fused
+kernel knows (see ``Shaping``) goes by the definition.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -25,7 +28,27 @@ from triptych.model.visible import Mask
 Way = Literal["auto", "reference", "sdpa", "short"]
 
 # Up to this many keys, `short` is faster than the fused CPU kernels in training (benchmarks/attend.py).
-SHORT = 128
+SHORT = 256
+
+
+@dataclass(frozen=True)
+class Shaping:
+    """What changes scores and weights beyond a scale and a bias.
+
+    Attributes:
+        cap: scores s become cap · tanh(s / cap).
+        sink: ``[H]`` a logit that joins each head's softmax and has no value.
+        compare: scores ``[B, H, T, S]`` of queries and expanded keys, in place of scaled products.
+        values: what weights ``[B, H, T, S]`` bring beside the values, ``[B, H, T, D]``.
+    """
+
+    cap: float | None = None
+    sink: Tensor | None = None
+    compare: Callable[[Tensor, Tensor], Tensor] | None = None
+    values: Callable[[Tensor], Tensor] | None = None
+
+
+PLAIN = Shaping()
 
 
 def attend(
@@ -36,11 +59,13 @@ def attend(
     scale: float,
     dropout: float = 0.0,
     way: Way = "auto",
+    bias: Tensor | None = None,
+    shaping: Shaping = PLAIN,
 ) -> Tensor:
     """Softmax attention (Vaswani et al. 2017, section 3.2.1).
 
     A query that sees no key gets zeros. ``dropout`` is applied to the weights as given: the caller passes
-    0 outside training.
+    0 outside training. ``bias``, ``[B or 1, H or 1, T, S]``, is added to the scores.
 
     Returns:
         ``[B, H, T, D]``.
@@ -48,15 +73,22 @@ def attend(
     if way == "auto":
         on_cpu = q_BHTD.device.type == "cpu"
         way = "short" if on_cpu and dropout == 0 and k_BGSD.shape[2] <= SHORT else "sdpa"
+    if way == "reference" or shaping != PLAIN:
+        return reference(q_BHTD, k_BGSD, v_BGSD, mask, scale, dropout, bias, shaping)[0]
     if way == "short" and dropout == 0:
-        return _short(q_BHTD, k_BGSD, v_BGSD, mask, scale)
-    if way == "sdpa":
-        return _sdpa(q_BHTD, k_BGSD, v_BGSD, mask, scale, dropout)
-    return reference(q_BHTD, k_BGSD, v_BGSD, mask, scale, dropout)[0]
+        return _short(q_BHTD, k_BGSD, v_BGSD, mask, scale, bias)
+    return _sdpa(q_BHTD, k_BGSD, v_BGSD, mask, scale, dropout, bias)
 
 
 def reference(
-    q_BHTD: Tensor, k_BGSD: Tensor, v_BGSD: Tensor, mask: Mask, scale: float, dropout: float = 0.0
+    q_BHTD: Tensor,
+    k_BGSD: Tensor,
+    v_BGSD: Tensor,
+    mask: Mask,
+    scale: float,
+    dropout: float = 0.0,
+    bias: Tensor | None = None,
+    shaping: Shaping = PLAIN,
 ) -> tuple[Tensor, Tensor]:
     """The definition, in fp32 at least: ``(y_BHTD, weights_BHTS)``.
 
@@ -68,14 +100,12 @@ def reference(
     )
     k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
     with torch.autocast(q.device.type, enabled=False):
-        scores = q @ k.transpose(-1, -2) * scale
-        if mask.seen is not None:
-            scores = scores.masked_fill(~mask.seen, float("-inf"))
-        # A row of -inf has no softmax; zeroed before, its weights are then masked to zero.
-        highest = scores.amax(-1, keepdim=True).detach()
-        raised = (scores - highest.masked_fill(highest == float("-inf"), 0)).exp()
-        total = raised.sum(-1, keepdim=True)
-        weights = raised / total.masked_fill(total == 0, 1)
+        scores = q @ k.transpose(-1, -2) * scale if shaping.compare is None else shaping.compare(q, k)
+        if bias is not None:
+            scores = scores + bias
+        if shaping.cap is not None:
+            scores = shaping.cap * (scores / shaping.cap).tanh()
+        weights = _softmax(scores, mask, shaping.sink)
         kept = drop(weights, dropout, training=dropout > 0)
         bad = ~v.isfinite()
         if not bool(bad.any()):
@@ -83,11 +113,38 @@ def reference(
         else:  # 0 · NaN is NaN: take the bad values out and put NaN only where they are really seen
             y = kept @ v.masked_fill(bad, 0)
             y = y.masked_fill(((weights > 0).to(v) @ bad.to(v)) > 0, float("nan"))
+        if shaping.values is not None:
+            y = y + shaping.values(kept)
     return y.to(q_BHTD.dtype), weights
 
 
-def _sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: float) -> Tensor:
+def _softmax(scores: Tensor, mask: Mask, sink_H: Tensor | None) -> Tensor:
+    """Weights over the visible keys; a row that sees nothing has none."""
+    if mask.seen is not None:
+        scores = scores.masked_fill(~mask.seen, float("-inf"))
+    # A row of -inf has no softmax; zeroed before, its weights are then masked to zero.
+    highest = scores.amax(-1, keepdim=True).detach()
+    if sink_H is not None:
+        highest = highest.maximum(sink_H.detach().to(scores.dtype)[:, None, None])
+    highest = highest.masked_fill(highest == float("-inf"), 0)
+    raised = (scores - highest).exp()
+    total = raised.sum(-1, keepdim=True)
+    if sink_H is not None:
+        total = total + (sink_H.to(scores.dtype)[:, None, None] - highest).exp()
+    return raised / total.masked_fill(total == 0, 1)
+
+
+def _sdpa(
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: float, bias: Tensor | None
+) -> Tensor:
     grouped = q.shape[1] != k.shape[1]
+    if bias is not None:
+        seen = mask.bias(q.dtype)
+        bias = bias.to(q.dtype) if seen is None else bias.to(q.dtype) + seen
+        y = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale, enable_gqa=grouped
+        )
+        return y if mask.rows is None else y * mask.rows
     if mask.causal and q.shape[2] == k.shape[2]:  # is_causal is aligned to the top left: square only
         return F.scaled_dot_product_attention(
             q, k, v, dropout_p=dropout, is_causal=True, scale=scale, enable_gqa=grouped
@@ -97,19 +154,22 @@ def _sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: fl
     )
 
 
-def _short(q_BHTD: Tensor, k_BGSD: Tensor, v_BGSD: Tensor, mask: Mask, scale: float) -> Tensor:
+def _short(
+    q_BHTD: Tensor, k_BGSD: Tensor, v_BGSD: Tensor, mask: Mask, scale: float, bias: Tensor | None
+) -> Tensor:
     B, H, T, D = q_BHTD.shape
     G, S = k_BGSD.shape[1:3]
     y: Tensor = _Short.apply(  # type: ignore[no-untyped-call]
         q_BHTD.reshape(B * G, H // G * T, D),
-        k_BGSD.reshape(B * G, S, D),
-        v_BGSD.reshape(B * G, S, D),
+        k_BGSD.reshape(B * G, S, -1),
+        v_BGSD.reshape(B * G, S, -1),
         mask.bias(q_BHTD.dtype),
+        bias.to(q_BHTD.dtype) if bias is not None else None,
         mask.rows,
         scale,
         (B, G, H // G, T, S),
     )
-    return y.view(B, H, T, D)
+    return y.view(B, H, T, -1)
 
 
 class _Short(torch.autograd.Function):
@@ -122,6 +182,7 @@ class _Short(torch.autograd.Function):
         q: Tensor,
         k: Tensor,
         v: Tensor,
+        hidden: Tensor | None,
         bias: Tensor | None,
         rows: Tensor | None,
         scale: float,
@@ -130,14 +191,16 @@ class _Short(torch.autograd.Function):
         B, G, R, T, S = shape
         with torch.autocast(q.device.type, enabled=False):
             scores = torch.bmm(q * scale, k.transpose(1, 2)).view(B, G * R, T, S)
-            if bias is not None:
-                scores += bias
+            for added in (hidden, bias):
+                if added is not None:
+                    scores += added
             weights = scores.softmax(-1)
             if rows is not None:
                 weights *= rows
             weights = weights.view(B * G, R * T, S)
             ctx.save_for_backward(q, k, v, weights)
-            ctx.scale = scale
+            ctx.scale, ctx.shape = scale, (B, G * R, T, S)
+            ctx.bias = bias.shape if bias is not None and ctx.needs_input_grad[4] else None
             return torch.bmm(weights, v)
 
     @staticmethod
@@ -147,5 +210,7 @@ class _Short(torch.autograd.Function):
         dv = torch.bmm(weights.transpose(1, 2), g)
         dw = torch.bmm(g, v.transpose(1, 2))
         # d softmax: w · (dw - Σ w·dw)
-        ds = torch._softmax_backward_data(dw, weights, -1, weights.dtype).mul_(ctx.scale)
-        return torch.bmm(ds, k), torch.bmm(ds.transpose(1, 2), q), dv, None, None, None, None
+        ds = torch._softmax_backward_data(dw, weights, -1, weights.dtype)
+        dbias = ds.view(ctx.shape).sum_to_size(ctx.bias) if ctx.bias is not None else None
+        ds = ds.mul_(ctx.scale) if dbias is None else ds * ctx.scale
+        return torch.bmm(ds, k), torch.bmm(ds.transpose(1, 2), q), dv, None, dbias, None, None, None

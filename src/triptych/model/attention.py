@@ -2,10 +2,10 @@
 
 Shapes: B rows, T new tokens, S keys, H query heads, G key/value heads, D head width, C model width.
 
-    self:   x_BTC ─ qkv ─ rotate ─┬─ q_BHTD ───────────────────────────┐
-                                  └─ k_BGTD, v_BGTD ─ append to state ─┴─ attend ─ out → y_BTC
-    cross:  x_BTC ─ q ─ q_BHTD ─────────────────────────────┐
-            source_BSC ─ kv ─ k_BGSD, v_BGSD (once) ────────┴─ attend ─ out → y_BTC
+    self:   x_BTC ─ heads ─┬─ q_BHTD ────────────────────────────┐
+                           └─ kept ─ remember ─ open ─ k, v_BGSD ┴─ attend ─ out → y_BTC
+    cross:  x_BTC ─ heads ─── q_BHTD ────────────────────────────┐
+            source ─ heads ── kept (once) ──── open ─ k, v_BGSD ─┴─ attend ─ out → y_BTC
 """
 
 from __future__ import annotations
@@ -15,150 +15,155 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from triptych.config import ModelConfig, parts
+from triptych.config import ModelConfig, Part, parts
 from triptych.layout import Layout
-from triptych.model.attend import attend, reference
+from triptych.model.attend import Shaping, attend, reference
+from triptych.model.blocks import in_blocks, products
+from triptych.model.heads import Heads
+from triptych.model.mixers.base import Mixer
 from triptych.model.positions import Position
-from triptych.model.registry import Cost, carries_out, linear_cost, part_of
-from triptych.model.state import LayerState, State
+from triptych.model.registry import Context, Cost, Place, Shape, carries_out, linear_cost, part_of
+from triptych.model.scores import Score
 from triptych.model.visible import SameSegment, Visible
 
 
-@carries_out(parts.ScaledDot)
-class ScaledDot:
-    """Dot product over √D, D the dimension really dotted (Vaswani et al. 2017, section 3.2.1)."""
-
-    @staticmethod
-    def scale(dim: int) -> float:
-        """What a dot product of ``dim`` values is multiplied by."""
-        return float(dim**-0.5)
-
-
 class Attention(nn.Module):
-    """What self- and cross-attention share: H query heads over G key/value heads (MHA, GQA, MQA)."""
+    """What self- and cross-attention share."""
 
-    def __init__(self, model: ModelConfig) -> None:
+    def __init__(self, model: ModelConfig, cross: bool) -> None:
         super().__init__()
-        self.H, self.G, self.D = model.heads.count, model.kv_heads, model.head_dim
-        self.scale = part_of(model.attention.score).scale(self.D)
+        self.heads: Heads = part_of(model.heads)(model.heads, model, cross)
+        score = model.attention.score
+        self.score: Score = part_of(score)(score, model, self.heads.dotted)
+        self.sink = nn.Parameter(torch.zeros(model.heads.count)) if model.attention.sinks else None
+        self.cap = model.attention.softcap
         self.p = model.attention.dropout
         self.watch: list[Tensor] | None = None  # when a list: weights_BHTS of each call are put there
-        self.out = nn.Linear(self.H * self.D, model.dim, bias=_bias(model))
+        self.out = nn.Linear(self.heads.width, model.dim, bias=model.heads.bias)
 
-    def split(self, x_BTE: Tensor, heads: int) -> Tensor:
-        """``[B, T, heads·D]`` → ``[B, heads, T, D]``."""
-        return x_BTE.view(*x_BTE.shape[:2], heads, self.D).transpose(1, 2)
+    @staticmethod
+    def base_cost(model: ModelConfig, cross: bool, shape: Shape, kept: int, opened: int, pairs: int) -> Cost:
+        """Of ``shape``'s tokens as queries, ``kept`` tokens projected, ``opened`` ones used, and so many
+        pairs of a query and a key met in each head."""
+        heads, score = part_of(model.heads), model.attention.score
+        dim, value = heads.dots(model, cross), model.heads.count * model.head_dim
+        total: Cost = heads.cost(model, cross, shape.tokens, kept, opened)
+        total += part_of(score).cost(score, model, dim, pairs) + Cost(0, 2 * pairs * value)
+        if isinstance(score, parts.Additive):
+            keys = opened * model.heads.count
+            total += Cost(0, 2 * (shape.tokens * model.heads.count + keys) * dim * dim)
+        total += Cost(model.heads.count if model.attention.sinks else 0)
+        return total + linear_cost(shape.tokens, value, model.dim, model.heads.bias)
 
-    def meet(self, q: Tensor, k: Tensor, v: Tensor, visible: Visible, query: Layout, key: Layout) -> Tensor:
-        """Attention proper and the output map: ``[B, T, C]``."""
-        mask = visible.lower(query, key)
+    def meet(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        visible: Visible,
+        query: Layout,
+        key: Layout,
+        at: Position | None,
+    ) -> Tensor:
+        """Attention proper and the output map: ``[B, T, C]``. ``at``: the positions, in self-attention."""
         p = self.p if self.training else 0.0
-        if self.watch is None:
-            y_BHTD = attend(q, k, v, mask, self.scale, p)
-        else:
-            y_BHTD, weights = reference(q, k, v, mask, self.scale, p)
+
+        def some(q: Tensor, k: Tensor, v: Tensor, query: Layout, key: Layout) -> Tensor:
+            mask = visible.lower(query, key)
+            bias = at.bias(q, query, key) if at is not None else None
+            values = at.values(query, key) if at is not None else None
+            shaping = Shaping(self.cap, self.sink, None if self.score.folds else self.score.compare, values)
+            if self.score.folds:
+                q, k = self.score.fold(q, k)
+            if self.watch is None:
+                return attend(q, k, v, mask, self.score.scale, p, bias=bias, shaping=shaping)
+            y_BHTD, weights = reference(q, k, v, mask, self.score.scale, p, bias, shaping)
             self.watch.append(weights)
+            return y_BHTD
+
+        # Watched weights are those of all queries over all keys.
+        whole = self.watch is not None
+        y_BHTD = some(q, k, v, query, key) if whole else in_blocks(q, k, v, visible, query, key, some)
         y: Tensor = self.out(y_BHTD.transpose(1, 2).flatten(2))
         return y
 
+    def scaled(self) -> list[Tensor]:
+        """The weights that carry values through: those that DeepNorm begins smaller."""
+        return [*self.heads.scaled(), self.out.weight]
+
 
 @carries_out(parts.AttentionMixer)
-class SelfAttention(Attention):
+class SelfAttention(Attention, Mixer):
     """Tokens attend to tokens of their own stack."""
 
-    def __init__(self, model: ModelConfig) -> None:
-        super().__init__(model)
-        self.qkv = nn.Linear(model.dim, (self.H + 2 * self.G) * self.D, bias=_bias(model))
+    def __init__(self, settings: parts.AttentionMixer, model: ModelConfig, place: Place) -> None:
+        super().__init__(model, cross=False)
 
     @classmethod
-    def cost(cls, model: ModelConfig, batch: int, length: int, keys: int) -> Cost:
-        """Projections of ``batch · length`` tokens, and their meeting with ``keys`` keys a row."""
-        H, G, D = model.heads.count, model.kv_heads, model.head_dim
-        tokens, bias = batch * length, _bias(model)
-        return (
-            linear_cost(tokens, model.dim, (H + 2 * G) * D, bias)
-            + linear_cost(tokens, H * D, model.dim, bias)
-            + Cost(0, 2 * 2 * tokens * keys * H * D)
-        )
+    def cost(cls, settings: Part, model: ModelConfig, place: Place, seen: Visible, shape: Shape) -> Cost:
+        """Projections of the new tokens, and their meeting with what they may see."""
+        pairs = shape.batch * products(seen.reach, shape.length, shape.keys)
+        own = cls.base_cost(model, False, shape, shape.tokens, shape.batch * shape.keys, pairs)
+        at = part_of(model.position).cost(model.position, model, place, pairs, shape.tokens)
+        return own + Cost(0, at.flops)
 
-    def forward(
-        self,
-        x_BTC: Tensor,
-        layout: Layout,
-        visible: Visible,
-        position: Position,
-        state: State | None = None,
-        layer: int = 0,
-        start: int = 0,
-    ) -> Tensor:
-        q, k, v = self.qkv(x_BTC).split((self.H * self.D, self.G * self.D, self.G * self.D), -1)
-        q, k, v = self.split(q, self.H), self.split(k, self.G), self.split(v, self.G)
-        q, k = position.rotate(q, k, layout)
-        keys = layout
-        if state is not None:
-            assert state.keys is not None
-            k, v = state.layers[layer].append(k, v, start)
-            keys = state.keys
-        return self.meet(q, k, v, visible, layout, keys)
+    @classmethod
+    def kept(cls, settings: Part, model: ModelConfig, place: Place) -> tuple[int, int]:
+        """Values a state holds: of each token, and of each row."""
+        return part_of(model.heads).kept_values(model, False), 0
+
+    @classmethod
+    def sees(cls, settings: Part, visible: Visible) -> int | None:
+        """As far as its queries see."""
+        return visible.reach.back
+
+    def forward(self, x_BTC: Tensor, context: Context) -> Tensor:
+        q, new = self.heads.project(x_BTC, context.position, context.layout)
+        kept, keys = context.remember(*new)
+        k, v = self.heads.open(tuple(kept))
+        return self.meet(q, k, v, context.visible, context.layout, keys, context.position)
 
 
 class CrossAttention(Attention):
     """Tokens attend to a source."""
 
     def __init__(self, model: ModelConfig) -> None:
-        super().__init__(model)
-        self.q = nn.Linear(model.dim, self.H * self.D, bias=_bias(model))
-        self.kv = nn.Linear(model.dim, 2 * self.G * self.D, bias=_bias(model))
+        super().__init__(model, cross=True)
 
     @classmethod
-    def cost(cls, model: ModelConfig, batch: int, length: int, keys: int, sources: int) -> Cost:
-        """Queries of ``batch · length`` tokens over ``keys`` keys a row, and the keys and values of
-        ``sources`` source sequences (0: already cached)."""
-        H, G, D = model.heads.count, model.kv_heads, model.head_dim
-        tokens, bias = batch * length, _bias(model)
-        return (
-            linear_cost(tokens, model.dim, H * D, bias)
-            + linear_cost(sources * keys, model.dim, 2 * G * D, bias)
-            + linear_cost(tokens, H * D, model.dim, bias)
-            + Cost(0, 2 * 2 * tokens * keys * H * D)
-        )
+    def cost(cls, model: ModelConfig, shape: Shape) -> Cost:
+        """Queries of the new tokens over the source, and the keys and values of ``shape.sources`` rows."""
+        kept = shape.sources * shape.source
+        opened = max(shape.sources, 1) * shape.source
+        return cls.base_cost(model, True, shape, kept, opened, shape.tokens * shape.source)
 
-    def keys(self, source_BSC: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of a source, ``[B, G, S, D]`` each."""
-        k, v = self.kv(source_BSC).chunk(2, -1)
-        return self.split(k, self.G), self.split(v, self.G)
+    def keys(self, source_BSC: Tensor) -> tuple[Tensor, ...]:
+        """What is kept of a source."""
+        return tuple(x.contiguous() for x in self.heads.keep(source_BSC))
 
-    def forward(
-        self,
-        x_BTC: Tensor,
-        layout: Layout,
-        source: Tensor | None,
-        source_layout: Layout,
-        state: LayerState | None = None,
-    ) -> Tensor:
-        if state is not None and state.cross is not None:
-            k, v = state.cross
+    def forward(self, x_BTC: Tensor, context: Context) -> Tensor:
+        held, layout = context.held, context.layout
+        assert context.source_layout is not None
+        if held is not None and held.cross is not None:
+            kept = held.cross
         else:
-            assert source is not None
-            k, v = self.keys(source)
-            if state is not None:
-                state.cross = (k.contiguous(), v.contiguous())
-        q = self.q(x_BTC)
-        rows, sources = x_BTC.shape[0], k.shape[0]
+            assert context.source is not None
+            kept = self.heads.keep(context.source)
+            if held is not None:
+                held.cross = kept
+        q = self.heads.query(x_BTC)
+        rows, sources = q.shape[0], kept[0].shape[0]
         if rows != sources:  # the beams of a source are so many queries to the same keys
-            q = q.view(sources, -1, q.shape[-1])
+            q = q.reshape(sources, rows // sources, *q.shape[1:]).transpose(1, 2).flatten(2, 3)
             layout = layout.memo(("folded", sources), lambda: _fold(layout, sources))
-        y: Tensor = self.meet(self.split(q, self.H), k, v, SameSegment(), layout, source_layout)
-        return y.view(rows, -1, y.shape[-1])
+        k, v = self.heads.open(kept)
+        y: Tensor = self.meet(q, k, v, SameSegment(), layout, context.source_layout, None)
+        return y.reshape(rows, -1, y.shape[-1])
 
 
 def _fold(layout: Layout, sources: int) -> Layout:
     """``[N·beams, T]`` as ``[N, beams·T]``."""
     return Layout(layout.position.reshape(sources, -1), layout.segment.reshape(sources, -1))
-
-
-def _bias(model: ModelConfig) -> bool:
-    return bool(getattr(model.heads, "bias", True))
 
 
 def watch(module: nn.Module, on: bool = True) -> list[list[Tensor]]:
@@ -167,10 +172,3 @@ def watch(module: nn.Module, on: bool = True) -> list[list[Tensor]]:
     for m in found:
         m.watch = [] if on else None
     return [m.watch for m in found] if on else []
-
-
-def fresh(module: nn.Linear) -> None:
-    """Xavier-uniform weights and zero biases (Glorot and Bengio 2010)."""
-    nn.init.xavier_uniform_(module.weight)
-    if module.bias is not None:
-        torch.nn.init.zeros_(module.bias)

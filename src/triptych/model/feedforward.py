@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from triptych.config import ModelConfig, parts
-from triptych.model.registry import Cost, carries_out, linear_cost
+from triptych.model.registry import Context, Cost, carries_out, linear_cost
 
 
 class FeedForward(nn.Module):
@@ -34,7 +34,12 @@ class FeedForward(nn.Module):
         """The non-linearity between the maps."""
         raise NotImplementedError
 
-    def forward(self, x_BTC: Tensor) -> Tensor:
+    def scaled(self) -> list[Tensor]:
+        """The weights that DeepNorm begins smaller."""
+        return [self.inner.weight, self.outer.weight]
+
+    def forward(self, x_BTC: Tensor, context: Context | None = None) -> Tensor:
+        """``[B, T, C]``; each token for itself."""
         y: Tensor = self.outer(self.act(self.inner(x_BTC)))
         return y
 

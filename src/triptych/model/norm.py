@@ -1,18 +1,20 @@
 """Normalisation, and the residual connection it sits in.
 
-post:  x ─┬─ f ─ dropout ─ + ─ norm →        pre:  x ─┬─ norm ─ f ─ dropout ─ + →
-          └───────────────┘                           └──────────────────────┘
+post:  x ─┬─ f ─ dropout ─ + ─ norm →        pre:       x ─┬─ norm ─ f ─ dropout ─ + →
+          └───────────────┘                                └──────────────────────┘
+deep:  x ─┬─ f ─ dropout ─ + ─ norm →        sandwich:  x ─┬─ norm ─ f ─ norm ─ dropout ─ + →
+          └────── × α ────┘                                └─────────────────────────────┘
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
 from triptych.config import ModelConfig, parts
 from triptych.model.dropout import Dropout
-from triptych.model.registry import Cost, carries_out, part_of
+from triptych.model.registry import Cost, Place, carries_out, part_of
 
 
 @carries_out(parts.LayerNorm)
@@ -54,18 +56,53 @@ def norm_cost(model: ModelConfig) -> Cost:
 
 
 class Residual(nn.Module):
-    """A sublayer's connection: ``norm(x + drop(f(x)))`` (post; Vaswani et al. 2017, section 3.1) or
-    ``x + drop(f(norm(x)))`` (pre; Xiong et al. 2020)."""
+    """A sublayer's connection (see above); ``deep`` weighs the residual by α."""
+
+    def __init__(self, model: ModelConfig, place: Place) -> None:
+        super().__init__()
+        placement = model.norm.placement
+        self.norm = build_norm(model)
+        self.dropout = Dropout(model.dropout)
+        self.pre = placement in ("pre", "sandwich")
+        self.after = build_norm(model) if placement == "sandwich" else nn.Identity()
+        self.alpha = deep(place)[0] if placement == "deep" else 1.0
+
+    def forward(self, x_BTC: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        y: Tensor = self.dropout(self.after(sublayer(self.norm(x_BTC) if self.pre else x_BTC)))
+        y = y + (x_BTC if self.alpha == 1 else x_BTC * self.alpha)
+        return y if self.pre else self.norm(y)
+
+
+class Parallel(nn.Module):
+    """All sublayers of a block beside each other, on one norm of its input."""
 
     def __init__(self, model: ModelConfig) -> None:
         super().__init__()
         self.norm = build_norm(model)
         self.dropout = Dropout(model.dropout)
-        self.pre = model.norm.placement == "pre"
 
-    def forward(self, x_BTC: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        if self.pre:
-            y: Tensor = x_BTC + self.dropout(sublayer(self.norm(x_BTC)))
-            return y
-        y = self.norm(x_BTC + self.dropout(sublayer(x_BTC)))
+    def forward(self, x_BTC: Tensor, sublayers: Sequence[Callable[[Tensor], Tensor]]) -> Tensor:
+        n, y = self.norm(x_BTC), x_BTC
+        for sublayer in sublayers:
+            y = y + self.dropout(sublayer(n))
         return y
+
+
+def norms_in_block(model: ModelConfig, sublayers: int) -> int:
+    """Norms of a block."""
+    return {"sandwich": 2 * sublayers, "parallel": 1}.get(model.norm.placement, sublayers)
+
+
+def ends_with_norm(model: ModelConfig) -> bool:
+    """Whether a stack needs a norm after its last block: its residual stream was never normalised."""
+    return model.norm.placement not in ("post", "deep")
+
+
+def deep(place: Place) -> tuple[float, float]:
+    """α of the residual and β of the first weights in DeepNorm (Wang et al. 2022, figure 2)."""
+    N, M = (place.other, place.depth) if place.causal else (place.depth, place.other)  # encoder, decoder
+    if not (N and M):
+        return (2 * place.depth) ** 0.25, (8 * place.depth) ** -0.25
+    if place.causal:
+        return (3 * M) ** 0.25, (12 * M) ** -0.25
+    return 0.81 * (N**4 * M) ** (1 / 16), 0.87 * (N**4 * M) ** (-1 / 16)

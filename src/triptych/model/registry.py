@@ -1,19 +1,27 @@
-"""From settings to modules: each part says which settings it carries out."""
+"""From settings to what carries them out, and what each part is told of the place it stands in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from triptych.config import Part
+from triptych.config import ModelConfig, Part
 
-C = TypeVar("C", bound=type)
-_PARTS: dict[type[Part], type] = {}
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from triptych.layout import Layout
+    from triptych.model.positions import Position
+    from triptych.model.state import LayerState
+    from triptych.model.visible import Visible
+
+C = TypeVar("C", bound=Callable[..., Any])
+_PARTS: dict[type[Part], Any] = {}
 
 
 def carries_out(settings: type[Part]) -> Callable[[C], C]:
-    """Class decorator: this class is what ``settings`` describe."""
+    """Decorator: this class (or function) is what ``settings`` describe."""
 
     def register(cls: C) -> C:
         _PARTS[settings] = cls
@@ -23,13 +31,98 @@ def carries_out(settings: type[Part]) -> Callable[[C], C]:
 
 
 def part_of(settings: Part) -> Any:
-    """The class that carries out these settings."""
+    """What carries out these settings."""
     return _PARTS[type(settings)]
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a part stands.
+
+    Attributes:
+        causal: its stack goes forwards only.
+        source: its stack reads a source.
+        depth: layers of its stack.
+        layer: its own, from 0.
+        other: layers of the other stack; 0 when there is none.
+    """
+
+    causal: bool
+    source: bool = False
+    depth: int = 1
+    layer: int = 0
+    other: int = 0
+
+    @staticmethod
+    def of(model: ModelConfig, causal: bool, layer: int = 0) -> Place:
+        """A layer of the encoder (both directions) or the decoder (causal) of ``model``."""
+        depth, other = model.encoder_depth, model.decoder_depth
+        if causal:
+            depth, other = other, depth
+        return Place(causal, causal and model.form == "encoder_decoder", depth, layer, other)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the parts of a layer are told of the pass they are in.
+
+    Attributes:
+        layout: of the tokens in the pass, ``[B, T]``.
+        visible: which of the stack's tokens they may see.
+        held: what the layer keeps between passes; None without a cache.
+        source, source_layout: ``[N, S, C]`` hidden states to read from, and their layout; the hidden states
+            are None once the state holds what was made of them.
+        aux: where parts put what is to be added to the loss, each a mean over the pass's real tokens; None
+            outside training.
+    """
+
+    layout: Layout
+    visible: Visible
+    position: Position
+    held: LayerState | None = None
+    source: Tensor | None = None
+    source_layout: Layout | None = None
+    aux: list[Tensor] | None = None
+
+    def at(self, visible: Visible, held: LayerState | None) -> Context:
+        """The same pass for another layer."""
+        return replace(self, visible=visible, held=held)
+
+    def remember(self, *new: Tensor) -> tuple[list[Tensor], Layout]:
+        """Per-token tensors ``[B, G, T, D]`` of this pass joined to those of earlier passes, if there is a
+        cache: ``[B, G, S, D]`` each, and the layout of the S tokens."""
+        if self.held is None:
+            return list(new), self.layout
+        return self.held.append(*new), self.held.keys
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How much a pass computes.
+
+    Attributes:
+        batch: rows.
+        length: new tokens a row.
+        keys: tokens a row that are seen, cached ones included.
+        source: tokens of a source; 0 without one.
+        sources: source rows whose keys and values are made in this pass; 0 when they are cached.
+    """
+
+    batch: int
+    length: int
+    keys: int
+    source: int = 0
+    sources: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """New tokens in all."""
+        return self.batch * self.length
+
+
+@dataclass(frozen=True)
 class Cost:
-    """What a part costs: trained parameters, and floating-point operations of its matrix products (a
+    """What a part costs: trained parameters; floating-point operations of its matrix products (a
     multiply-add counts two) in one forward pass."""
 
     parameters: int = 0

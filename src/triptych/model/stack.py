@@ -1,76 +1,97 @@
 """A stack of blocks: one definition for encoders and decoders.
 
-    x_BTC ─ [self-attention] ─ [cross-attention]* ─ [feed-forward] ─ … × depth ─ norm** → y_BTC
-                                  * with a source      ** pre-norm only
+    x_BTC ─ [mixer] ─ [cross-attention]* ─ [feed-forward] ─ … × depth ─ norm** → y_BTC
+                         * with a source      ** where the residual stream is never normalised
 Each bracket sits in a residual connection (see norm.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor, nn
 
-from triptych.config import ModelConfig, parts
+from triptych.config import ModelConfig
+from triptych.config.model import Side
 from triptych.layout import Layout
-from triptych.model.attention import CrossAttention, fresh
+from triptych.model.attention import CrossAttention
 from triptych.model.feedforward import FeedForward
-from triptych.model.norm import Residual, build_norm, norm_cost
+from triptych.model.mixers.base import Mixer
+from triptych.model.norm import (
+    Parallel,
+    Residual,
+    build_norm,
+    deep,
+    ends_with_norm,
+    norm_cost,
+    norms_in_block,
+)
 from triptych.model.positions import Position
-from triptych.model.registry import Cost, part_of
-from triptych.model.state import State
-from triptych.model.visible import Causal, SameSegment, Visible, Window
-
-
-def sight(model: ModelConfig, causal: bool) -> Visible:
-    """What self-attention may see in a stack."""
-    seen: Visible = SameSegment()
-    if causal:
-        seen = seen & Causal()
-    if isinstance(model.attention.visible, parts.SeeWindow):
-        seen = seen & Window(model.attention.visible.width)
-    return seen
+from triptych.model.registry import Context, Cost, Place, Shape, part_of
+from triptych.model.state import State, slots
+from triptych.model.visible import Visible, sight
 
 
 class Block(nn.Module):
     """One layer."""
 
-    def __init__(self, model: ModelConfig, cross: bool) -> None:
+    def __init__(self, model: ModelConfig, place: Place) -> None:
         super().__init__()
-        self.mixer = part_of(model.mixer)(model)
-        self.mixer_residual = Residual(model)
-        self.cross = CrossAttention(model) if cross else None
-        self.cross_residual = Residual(model) if cross else None
+        settings = model.mixers(_side(place))[place.layer]
+        self.mixer: Mixer = part_of(settings)(settings, model, place)
+        self.cross = CrossAttention(model) if place.source and not self.mixer.takes_source else None
         self.ffn: FeedForward = part_of(model.ffn)(model.ffn, model)
-        self.ffn_residual = Residual(model)
+        if model.norm.placement == "parallel":
+            self.parallel = Parallel(model)
+            return
+        self.mixer_residual = Residual(model, place)
+        self.cross_residual = Residual(model, place) if self.cross is not None else None
+        self.ffn_residual = Residual(model, place)
+
+    def forward(self, x_BTC: Tensor, context: Context) -> Tensor:
+        """``[B, T, C]``."""
+        sublayers = [lambda x: self.mixer(x, context), lambda x: self.ffn(x, context)]
+        if self.cross is not None:
+            cross = self.cross
+            sublayers.insert(1, lambda x: cross(x, context))
+        if hasattr(self, "parallel"):
+            return self.parallel(x_BTC, sublayers)  # type: ignore[no-any-return]
+        residuals = [self.mixer_residual, self.cross_residual, self.ffn_residual]
+        for residual, sublayer in zip([r for r in residuals if r is not None], sublayers, strict=True):
+            x_BTC = residual(x_BTC, sublayer)
+        return x_BTC
+
+    def source_keys(self, source_NSC: Tensor) -> tuple[Tensor, ...]:
+        """What is made of a source, once."""
+        return self.mixer.keys(source_NSC) if self.cross is None else self.cross.keys(source_NSC)
 
 
 class Stack(nn.Module):
-    """``depth`` blocks with one position scheme and one predicate of what is visible."""
+    """Blocks with one position scheme; what is visible may differ from layer to layer."""
 
-    def __init__(self, model: ModelConfig, depth: int, causal: bool, cross: bool) -> None:
+    def __init__(self, model: ModelConfig, causal: bool) -> None:
         super().__init__()
-        self.visible = sight(model, causal)
-        self.position: Position = part_of(model.position)(model.position, model)
-        self.blocks = nn.ModuleList(Block(model, cross) for _ in range(depth))
-        self.norm = build_norm(model) if model.norm.placement == "pre" else nn.Identity()
+        places = [Place.of(model, causal, i) for i in range(model.depth("decoder" if causal else "encoder"))]
+        self.look(model, causal)
+        self.position: Position = part_of(model.position)(model.position, model, places[0])
+        self.blocks = nn.ModuleList(Block(model, place) for place in places)
+        self.norm = build_norm(model) if ends_with_norm(model) else nn.Identity()
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 fresh(module)
+        if model.norm.placement == "deep":
+            shrink(self.blocks, deep(places[0])[1])
 
-    @staticmethod
-    def cost(model: ModelConfig, depth: int, batch: int, length: int, source: int = 0) -> Cost:
-        """Parameters, and matrix products of one pass without a cache over ``[batch, length]`` tokens,
-        with a source of ``source`` tokens a row (0: no cross-attention)."""
-        mixer, ffn = part_of(model.mixer), part_of(model.ffn)
-        block = mixer.cost(model, batch, length, length) + ffn.cost(model.ffn, model, batch * length)
-        block += norm_cost(model) * 2
-        if source:
-            block += CrossAttention.cost(model, batch, length, source, batch) + norm_cost(model)
-        total: Cost = block * depth + part_of(model.position).cost(model.position, model)
-        return total + norm_cost(model) if model.norm.placement == "pre" else total
+    def look(self, model: ModelConfig, causal: bool) -> None:
+        """Set what each layer may see, and with it how far back its state is asked."""
+        self.visible = sights(model, causal)
+        mixers = model.mixers("decoder" if causal else "encoder")
+        self.sees = [part_of(m).sees(m, v) for m, v in zip(mixers, self.visible, strict=True)]
 
-    def start(self, source: Layout | None = None, beams: int = 1) -> State:
+    def start(self, source: Layout | None = None, beams: int = 1, back: int = 0) -> State:
         """An empty state for this stack."""
-        return State(len(self.blocks), source, beams)
+        return State(self.sees, source, beams, back)
 
     def forward(
         self,
@@ -79,21 +100,78 @@ class Stack(nn.Module):
         source: Tensor | None = None,
         source_layout: Layout | None = None,
         state: State | None = None,
+        aux: list[Tensor] | None = None,
     ) -> Tensor:
         """Embeddings, positions joined, to hidden states; with a ``state``, of the new tokens only."""
-        start = state.advance(layout) if state is not None else 0
-        for i, block in enumerate(self.blocks):
-            assert isinstance(block, Block)
-            x_BTC = block.mixer_residual(
-                x_BTC,
-                lambda x, b=block, i=i: b.mixer(x, layout, self.visible, self.position, state, i, start),
-            )
-            if block.cross is not None and block.cross_residual is not None:
-                keys = source_layout if state is None else state.source
-                held = state.layers[i] if state is not None else None
-                x_BTC = block.cross_residual(
-                    x_BTC, lambda x, b=block, k=keys, h=held: b.cross(x, layout, source, k, h)
-                )
-            x_BTC = block.ffn_residual(x_BTC, block.ffn)
+        if state is not None:
+            state.advance(layout)
+            source_layout = state.source
+        passed = Context(layout, self.visible[0], self.position, None, source, source_layout, aux)
+        held = state.layers if state is not None else [None] * len(self.blocks)
+        for block, visible, own in zip(self.blocks, self.visible, held, strict=True):
+            x_BTC = block(x_BTC, passed.at(visible, own))
         y: Tensor = self.norm(x_BTC)
         return y
+
+
+def sights(model: ModelConfig, causal: bool) -> list[Visible]:
+    """What each layer of a stack may see."""
+    return [sight(s, causal) for s in model.sights("decoder" if causal else "encoder")]
+
+
+def stack_cost(model: ModelConfig, causal: bool, shape: Shape) -> Cost:
+    """Parameters, and matrix products of one pass."""
+    total, place = Cost(), Place.of(model, causal)
+    for i, (mixer, seen) in enumerate(zip(model.mixers(_side(place)), sights(model, causal), strict=True)):
+        at = Place.of(model, causal, i)
+        total += block_cost(model, at, mixer, seen, shape)
+    total += Cost(part_of(model.position).cost(model.position, model, place).parameters)
+    return total + norm_cost(model) if ends_with_norm(model) else total
+
+
+def block_cost(model: ModelConfig, place: Place, mixer: object, seen: Visible, shape: Shape) -> Cost:
+    """Of one layer."""
+    part = part_of(mixer)  # type: ignore[arg-type]
+    total: Cost = part.cost(mixer, model, place, seen, shape)
+    total += part_of(model.ffn).cost(model.ffn, model, shape.tokens)
+    cross = place.source and not part.takes_source
+    if cross:
+        total += CrossAttention.cost(model, shape)
+    return total + norm_cost(model) * norms_in_block(model, 3 if cross else 2)
+
+
+def kept_values(
+    model: ModelConfig, rows: int, chunks: Sequence[int], sources: int, source: int, back: int = 0
+) -> int:
+    """Values a decoder's state holds after passes of ``chunks`` tokens over ``rows`` rows and ``sources``
+    sources of ``source`` tokens."""
+    total = 0
+    for i, (mixer, seen) in enumerate(zip(model.mixers("decoder"), sights(model, True), strict=True)):
+        part, place = part_of(mixer), Place.of(model, True, i)
+        token, row = part.kept(mixer, model, place)
+        total += rows * (token * slots(part.sees(mixer, seen), back, chunks) + row)
+        if place.source and not part.takes_source:
+            total += sources * source * part_of(model.heads).kept_values(model, True)
+        elif place.source:
+            total += sources * source * part.kept_of_source(mixer, model, place)
+    return total
+
+
+def fresh(module: nn.Linear) -> None:
+    """Xavier-uniform weights and zero biases (Glorot and Bengio 2010)."""
+    nn.init.xavier_uniform_(module.weight)
+    if module.bias is not None:
+        torch.nn.init.zeros_(module.bias)
+
+
+def shrink(blocks: nn.ModuleList, beta: float) -> None:
+    """Scale the first weights of what carries values (Wang et al. 2022, section 4.1)."""
+    with torch.no_grad():
+        for block in blocks:
+            for part in (block.mixer, block.cross, block.ffn):
+                for weight in part.scaled() if part is not None else ():  # type: ignore[operator, union-attr]
+                    weight *= beta
+
+
+def _side(place: Place) -> Side:
+    return "decoder" if place.causal else "encoder"

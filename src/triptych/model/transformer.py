@@ -11,6 +11,7 @@ B rows, T tokens, S source tokens, C model width, V vocabulary.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,9 +21,13 @@ from triptych.config import ModelConfig
 from triptych.errors import UserError
 from triptych.layout import Layout
 from triptych.model.dropout import Dropout
-from triptych.model.registry import Cost
-from triptych.model.stack import Stack
+from triptych.model.embedding import Embedding, Output
+from triptych.model.registry import Cost, Shape, part_of
+from triptych.model.stack import Block, Stack, kept_values, stack_cost
 from triptych.model.state import State
+
+# Where parts put what is to be added to the loss.
+Aux = list[Tensor] | None
 
 
 @dataclass(frozen=True)
@@ -44,28 +49,22 @@ class Transformer(nn.Module):
         self.dropout = Dropout(model.dropout)
         self.scale = math.sqrt(model.dim) if model.scale_embedding else 1.0
 
-    def table(self) -> nn.Embedding:
-        """A fresh embedding table. Its scale makes √C · embedding of unit variance (section 3.4)."""
-        table = nn.Embedding(self.config.vocab, self.config.dim)
-        nn.init.normal_(table.weight, std=self.config.dim**-0.5 if self.config.scale_embedding else 0.02)
+    def table(self) -> Embedding:
+        """A fresh embedding."""
+        table: Embedding = part_of(self.config.embedding)(self.config.embedding, self.config)
         return table
 
-    def output_map(self, embedding: nn.Embedding) -> nn.Linear:
-        """The map to the vocabulary; its weight is the embedding's when tied (Press and Wolf 2017)."""
-        output = nn.Linear(self.config.dim, self.config.vocab, bias=False)
-        if self.config.tie == "none":
-            nn.init.normal_(output.weight, std=self.config.dim**-0.5)
-        else:
-            output.weight = embedding.weight
-        return output
+    def output_map(self, embedding: Embedding) -> Output:
+        """The map to the vocabulary; its weights are the embedding's when tied (Press and Wolf 2017)."""
+        return embedding.output(tied=self.config.tie != "none")
 
-    def embed(self, embedding: nn.Embedding, ids_BT: Tensor) -> Tensor:
+    def embed(self, embedding: Embedding, ids_BT: Tensor) -> Tensor:
         """``[B, T]`` ids to ``[B, T, C]``, times √C (Vaswani et al. 2017, section 3.4)."""
         x: Tensor = embedding(ids_BT)
         return x * self.scale
 
     def run(
-        self, stack: Stack, embedding: nn.Embedding, ids: Tensor, layout: Layout, **kwargs: object
+        self, stack: Stack, embedding: Embedding, ids: Tensor, layout: Layout, **kwargs: object
     ) -> Tensor:
         """Embed and run a stack. Positions join before dropout (section 5.4)."""
         x = self.embed(embedding, ids)
@@ -81,29 +80,34 @@ class EncoderDecoder(Transformer):
         super().__init__(model)
         self.source_embedding = self.table()
         self.target_embedding = self.source_embedding if model.tie == "all" else self.table()
-        self.encoder = Stack(model, model.encoder_depth, causal=False, cross=False)
-        self.decoder = Stack(model, model.decoder_depth, causal=True, cross=True)
+        self.encoder = Stack(model, causal=False)
+        self.decoder = Stack(model, causal=True)
         self.output = self.output_map(self.target_embedding)
 
-    def encode(self, ids_BS: Tensor, layout: Layout) -> Memory:
+    def encode(self, ids_BS: Tensor, layout: Layout, aux: Aux = None) -> Memory:
         """Source ids to hidden states."""
-        return Memory(self.run(self.encoder, self.source_embedding, ids_BS, layout), layout)
+        return Memory(self.run(self.encoder, self.source_embedding, ids_BS, layout, aux=aux), layout)
 
-    def start(self, memory: Memory, beams: int = 1) -> State:
-        """An empty state over a source, with ``beams`` rows for each of its rows. The source's keys and
-        values are computed here, once."""
-        state = self.decoder.start(memory.layout, beams)
+    def start(self, memory: Memory, beams: int = 1, back: int = 0) -> State:
+        """An empty state over a source, with ``beams`` rows for each of its rows. What is made of the source
+        is computed here, once. ``back``: how many tokens it will be truncated by at most."""
+        state = self.decoder.start(memory.layout, beams, back)
         for held, block in zip(state.layers, self.decoder.blocks, strict=True):
-            k, v = block.cross.keys(memory.hidden)  # type: ignore[union-attr, operator]
-            held.cross = (k.contiguous(), v.contiguous())
+            assert isinstance(block, Block)
+            held.cross = block.source_keys(memory.hidden)
         return state
 
     def decode(
-        self, ids_BT: Tensor, layout: Layout, memory: Memory | None = None, state: State | None = None
+        self,
+        ids_BT: Tensor,
+        layout: Layout,
+        memory: Memory | None = None,
+        state: State | None = None,
+        aux: Aux = None,
     ) -> Tensor:
         """Target ids to hidden states ``[B, T, C]``: over a ``memory``, or a ``state`` made from one."""
         source = {"source": memory.hidden, "source_layout": memory.layout} if memory and not state else {}
-        return self.run(self.decoder, self.target_embedding, ids_BT, layout, state=state, **source)
+        return self.run(self.decoder, self.target_embedding, ids_BT, layout, state=state, aux=aux, **source)
 
     def forward(self, source_ids: Tensor, source: Layout, target_ids: Tensor, target: Layout) -> Tensor:
         """Logits ``[B, T, V]`` for the token after each target token."""
@@ -118,16 +122,16 @@ class DecoderOnly(Transformer):
     def __init__(self, model: ModelConfig) -> None:
         super().__init__(model)
         self.embedding = self.table()
-        self.decoder = Stack(model, model.decoder_depth, causal=True, cross=False)
+        self.decoder = Stack(model, causal=True)
         self.output = self.output_map(self.embedding)
 
-    def start(self) -> State:
-        """An empty state."""
-        return self.decoder.start()
+    def start(self, back: int = 0) -> State:
+        """An empty state, which will be truncated by ``back`` tokens at most."""
+        return self.decoder.start(back=back)
 
-    def decode(self, ids_BT: Tensor, layout: Layout, state: State | None = None) -> Tensor:
+    def decode(self, ids_BT: Tensor, layout: Layout, state: State | None = None, aux: Aux = None) -> Tensor:
         """Ids to hidden states ``[B, T, C]``."""
-        return self.run(self.decoder, self.embedding, ids_BT, layout, state=state)
+        return self.run(self.decoder, self.embedding, ids_BT, layout, state=state, aux=aux)
 
     def forward(self, ids_BT: Tensor, layout: Layout) -> Tensor:
         """Logits ``[B, T, V]`` for the token after each token."""
@@ -141,12 +145,12 @@ class EncoderOnly(Transformer):
     def __init__(self, model: ModelConfig) -> None:
         super().__init__(model)
         self.embedding = self.table()
-        self.encoder = Stack(model, model.encoder_depth, causal=False, cross=False)
+        self.encoder = Stack(model, causal=False)
         self.output = self.output_map(self.embedding)
 
-    def encode(self, ids_BT: Tensor, layout: Layout) -> Tensor:
+    def encode(self, ids_BT: Tensor, layout: Layout, aux: Aux = None) -> Tensor:
         """Ids to hidden states ``[B, T, C]``."""
-        return self.run(self.encoder, self.embedding, ids_BT, layout)
+        return self.run(self.encoder, self.embedding, ids_BT, layout, aux=aux)
 
     def forward(self, ids_BT: Tensor, layout: Layout) -> Tensor:
         """Logits ``[B, T, V]`` for each token's own place."""
@@ -171,21 +175,30 @@ def build(model: ModelConfig, seed: int | None = None) -> Model:
 def cost(model: ModelConfig, batch: int = 1, length: int = 1, source: int = 1) -> Cost:
     """Parameters, and operations of the matrix products of one forward pass without a cache, from formulas
     alone: ``batch`` rows of ``length`` tokens (and ``source`` source tokens)."""
-    table = Cost(model.vocab * model.dim)
-    output = Cost(model.vocab * model.dim if model.tie == "none" else 0, 0)
-    output += Cost(0, 2 * batch * length * model.dim * model.vocab)
-    if model.form == "encoder_decoder":
-        encoder = Stack.cost(model, model.encoder_depth, batch, source)
-        decoder = Stack.cost(model, model.decoder_depth, batch, length, source)
-        return table * (1 if model.tie == "all" else 2) + output + encoder + decoder
-    depth = model.decoder_depth or model.encoder_depth
-    return table + output + Stack.cost(model, depth, batch, length)
+    embedding = part_of(model.embedding)
+    both = model.form == "encoder_decoder"
+    tokens, others = batch * length, batch * source if both else 0
+    total: Cost = embedding.cost(model.embedding, model, tokens)
+    if both:
+        apart = embedding.cost(model.embedding, model, others)
+        total += Cost(apart.parameters if model.tie != "all" else 0, apart.flops)
+        total += stack_cost(model, False, Shape(batch, source, source))
+        total += stack_cost(model, True, Shape(batch, length, length, source, batch))
+    else:
+        total += stack_cost(model, model.form == "decoder", Shape(batch, length, length))
+    output = embedding.output_cost(model.embedding, model, tokens)
+    return total + Cost(output.parameters if model.tie == "none" else 0, output.flops)
 
 
-def cache_bytes(model: ModelConfig, rows: int, length: int, sources: int, source: int, width: int) -> int:
-    """Bytes of a decoder's state after ``length`` tokens: ``width`` bytes a value; the keys and values of
-    ``sources`` sources of ``source`` tokens are held once, not once a beam."""
-    token = 2 * model.kv_heads * model.head_dim * width
-    own = model.decoder_depth * rows * length * token
-    cross = sources * source * model.decoder_depth * token if model.form == "encoder_decoder" else 0
-    return own + cross
+def cache_bytes(
+    model: ModelConfig,
+    rows: int,
+    chunks: Sequence[int],
+    sources: int,
+    source: int,
+    width: int,
+    back: int = 0,
+) -> int:
+    """Bytes of a decoder's state after passes of ``chunks`` tokens: ``width`` bytes a value; what is kept of
+    ``sources`` sources of ``source`` tokens is held once, not once a beam."""
+    return width * kept_values(model, rows, chunks, sources, source, back)

@@ -1,19 +1,36 @@
 """Which keys a query may see: predicates over layouts that compose with ``&`` and ``|``.
 
-Shapes: B batch, T queries, S keys.
+Shapes: B batch (1 where all rows are alike), T queries, S keys.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from triptych.config import parts
 from triptych.layout import Layout
+from triptych.model.registry import carries_out, part_of
 
 Shape = Literal["all", "causal", "mixed"]
+
+
+class Reach(NamedTuple):
+    """Positions seen at most, back from the query and ahead of it; None is no limit."""
+
+    back: int | None
+    ahead: int | None
+
+
+def _least(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else min(a, b)
+
+
+def _most(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else max(a, b)
 
 
 class Visible:
@@ -30,6 +47,11 @@ class Visible:
         """What is known without computing: everything is seen, or exactly the causal triangle is."""
         return "mixed"
 
+    @property
+    def reach(self) -> Reach:
+        """How many positions back, and how many ahead, a query sees at most; None is no limit."""
+        return Reach(None, None)
+
     def lower(self, query: Layout, key: Layout) -> Mask:
         """The mask for ``attend``, computed once for a pair of layouts."""
 
@@ -37,7 +59,9 @@ class Visible:
             shape = self.shape(query, key)
             if shape == "all" or (shape == "causal" and query.length == 1 and key.length == 1):
                 return Mask(None, causal=False)
-            return Mask(self(query, key)[:, None], causal=shape == "causal")
+            one = query.alike and key.alike
+            seen = self(query.first(), key.first()) if one else self(query, key)
+            return Mask(seen[:, None], causal=shape == "causal")
 
         # The key layout itself is part of the memo's key: it stays alive with the memo, so its identity
         # cannot be taken by another. A layout that held itself would wait for the garbage collector.
@@ -54,7 +78,7 @@ class Mask:
     """A lowered predicate.
 
     Attributes:
-        seen: ``bool[B, 1, T, S]``, or None when everything is seen.
+        seen: ``bool[B or 1, 1, T, S]``, or None when everything is seen.
         causal: the mask is exactly the causal triangle of one unpadded sequence a row.
     """
 
@@ -64,7 +88,7 @@ class Mask:
         self._rows: Tensor | Literal[False] | None = False
 
     def bias(self, dtype: torch.dtype) -> Tensor | None:
-        """``[B, 1, T, S]``: 0 where seen, the lowest finite number where not, to be added to scores."""
+        """``[B or 1, 1, T, S]``: 0 where seen, the lowest finite number where not, to be added to scores."""
         if self.seen is None:
             return None
         if dtype not in self._bias:
@@ -74,7 +98,7 @@ class Mask:
 
     @property
     def rows(self) -> Tensor | None:
-        """``bool[B, 1, T, 1]``: queries that see anything; None when all of them do."""
+        """``bool[B or 1, 1, T, 1]``: queries that see anything; None when all of them do."""
         if self._rows is False:
             some = None if self.seen is None or self.causal else self.seen.any(-1, keepdim=True)
             self._rows = None if some is None or bool(some.all()) else some
@@ -116,6 +140,10 @@ class Causal(Visible):
     def shape(self, query: Layout, key: Layout) -> Shape:
         return "causal" if query.plain and key.plain and query.length == key.length else "mixed"
 
+    @property
+    def reach(self) -> Reach:
+        return Reach(None, 0)
+
 
 @dataclass(frozen=True)
 class Window(Visible):
@@ -130,6 +158,10 @@ class Window(Visible):
     def shape(self, query: Layout, key: Layout) -> Shape:
         short = query.plain and key.plain and max(query.length, key.length) <= self.width
         return "all" if short else "mixed"
+
+    @property
+    def reach(self) -> Reach:
+        return Reach(self.width - 1, self.width - 1)
 
 
 @dataclass(frozen=True)
@@ -146,6 +178,11 @@ class Both(Visible):
         shapes = {self.one.shape(query, key), self.other.shape(query, key)}
         return "mixed" if "mixed" in shapes else "causal" if "causal" in shapes else "all"
 
+    @property
+    def reach(self) -> Reach:
+        one, other = self.one.reach, self.other.reach
+        return Reach(_least(one.back, other.back), _least(one.ahead, other.ahead))
+
 
 @dataclass(frozen=True)
 class Either(Visible):
@@ -160,3 +197,28 @@ class Either(Visible):
     def shape(self, query: Layout, key: Layout) -> Shape:
         shapes = {self.one.shape(query, key), self.other.shape(query, key)}
         return "all" if "all" in shapes else "mixed" if "mixed" in shapes else "causal"
+
+    @property
+    def reach(self) -> Reach:
+        one, other = self.one.reach, self.other.reach
+        return Reach(_most(one.back, other.back), _most(one.ahead, other.ahead))
+
+
+def sight(settings: parts.Sight, causal: bool) -> Visible:
+    """What self-attention may see in a layer: the settings' choice, within a sequence."""
+    seen: Visible = part_of(settings)(settings, causal)
+    return SameSegment() & seen
+
+
+def _direction(causal: bool) -> Visible:
+    return Causal() if causal else Everything()
+
+
+@carries_out(parts.SeeEverything)
+def _everything(settings: parts.SeeEverything, causal: bool) -> Visible:
+    return _direction(causal)
+
+
+@carries_out(parts.SeeWindow)
+def _window(settings: parts.SeeWindow, causal: bool) -> Visible:
+    return _direction(causal) & Window(settings.width)

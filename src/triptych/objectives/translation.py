@@ -21,4 +21,5 @@ class Translation:
         real = batch.target_layout.real.flatten().nonzero()[:, 0]
         hidden_NC = hidden_BTC.flatten(0, 1).index_select(0, real)
         smoothing = self.smoothing if model.training else 0.0
+        hidden_NC = model.output.reduce(hidden_NC)
         return cross_entropy(hidden_NC, model.output.weight, batch.target_out.flatten()[real], smoothing)

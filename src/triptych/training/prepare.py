@@ -37,6 +37,10 @@ KEYS = "train_keys.npz"
 BUILT_IN = "cldr:"
 
 
+def silent(text: str) -> None:
+    """For what was said once and need not be said again."""
+
+
 @dataclass(frozen=True)
 class Corpus:
     """The three parts of a corpus, cleaned, and what the audit saw."""

@@ -29,7 +29,7 @@ from triptych.training.checkpoint import average, list_checkpoints, newest
 from triptych.training.loop import Trainer, dataset_loss, unique
 from triptych.training.machine import choose_precision, keep_memory, prefer_fast_fp32
 from triptych.training.monitor import Monitor
-from triptych.training.prepare import Corpus, encode, keep_texts, learn_tokenizer
+from triptych.training.prepare import Corpus, encode, keep_texts, learn_tokenizer, silent
 from triptych.training.schedule import Pace
 
 # Of a budget, for choosing, averaging, tuning and scoring at the end.
@@ -80,8 +80,8 @@ def train(
     keep_memory()
     prefer_fast_fp32()
     tokenizer, config = _setup(config, corpus, folder, say, resume, device)
-    train_data = encode(corpus.train, tokenizer, config, _silent, "training")
-    valid_data = encode(corpus.valid, tokenizer, config, _silent, "validation")
+    train_data = encode(corpus.train, tokenizer, config, silent, "training")
+    valid_data = encode(corpus.valid, tokenizer, config, silent, "validation")
     torch.manual_seed(config.training.seed)
     model = build(config.model).to(device)
     if not isinstance(model, EncoderDecoder):
@@ -260,10 +260,6 @@ def _choose(trainer: Trainer, checkpoints: Path, say: Say) -> tuple[str, Loss]:
     _put(model, candidates[best])
     say("kept: " + best + "; " + "; ".join(f"{n}: perplexity {v.perplexity:.3f}" for n, v in losses.items()))
     return best, losses[best]
-
-
-def _silent(text: str) -> None:
-    """What was said once need not be said again."""
 
 
 def _put(model: EncoderDecoder, state: dict[str, torch.Tensor]) -> None:

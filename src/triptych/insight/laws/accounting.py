@@ -63,7 +63,7 @@ def cached(s: Subject) -> Iterator[Compared]:
         ids, layout = full(s, rows, length)
         s.step(held, ids[:, :2], layout.narrow(0, 2))
         s.step(held, ids[:, 2:], layout.narrow(2, length))
-        said = cache_bytes(s.config, rows, length, sources, source, width)
+        said = cache_bytes(s.config, rows, (2, length - 2), sources, source, width)
         figures = {"formula": said, "State.bytes": held.bytes(), "tensors": measured(held)}
         figure = ", ".join(f"{name} {n:,}" for name, n in figures.items())
         yield true(
@@ -79,7 +79,8 @@ def measured(held: State) -> int:
     """Bytes of the tensors in a state, slots not yet in use left out."""
     total = 0
     for layer in held.layers:
-        for x in (layer.k, layer.v):
-            total += 0 if x is None else x[:, :, : held.length].clone().untyped_storage().nbytes()
-        total += sum(x.untyped_storage().nbytes() for x in layer.cross or ())
+        slots = layer.book.keys.length
+        total += sum(x[:, :, :slots].clone().untyped_storage().nbytes() for x in layer.kept)
+        total += sum(x.contiguous().untyped_storage().nbytes() for x in layer.cross or ())
+        total += sum(x.contiguous().untyped_storage().nbytes() for x in layer.carry or ())
     return total

@@ -140,7 +140,7 @@ def truncated(s: Subject, side: Side) -> Iterator[Compared]:
     half, length = ids.shape[1] // 2, ids.shape[1]
     wrong = (ids + 1) % s.V
     for name, keep in (("half of the slots", half), ("none of the slots", 0)):
-        held = s.start(source)
+        held = s.start(source, back=length)
         s.step(held, ids[:, :half], layout.narrow(0, half))
         s.step(held, wrong[:, half:], layout.narrow(half, length))
         held.truncate(keep)

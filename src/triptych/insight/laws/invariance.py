@@ -14,7 +14,6 @@ from triptych.insight.laws.registry import DECODERS, law
 from triptych.insight.laws.subject import Pads, Placed, Rows, Subject, take
 from triptych.insight.laws.verdict import ANGLE, SINGLE, Compared, Skip, close, differ, true
 from triptych.layout import Layout
-from triptych.model.attention import SelfAttention
 
 VISIBLE = "src/triptych/model/visible.py"
 
@@ -126,7 +125,7 @@ def packed(s: Subject) -> Iterator[Compared | str]:
 )
 def shift(s: Subject) -> Iterator[Compared | str]:
     """With relative positions, or none, only differences of positions matter."""
-    if not isinstance(s.config.position, parts.Rope | parts.NoPosition):
+    if not s.config.position.relative:
         raise Skip(f"{s.config.position.kind} positions are absolute")
     rows = s.rows(3)
     want = s.logits(rows)
@@ -156,18 +155,17 @@ def norms(s: Subject) -> Iterator[Compared | str]:
     """A rotated pair of values keeps its length, and what meets depends on the difference of positions."""
     if not isinstance(s.config.position, parts.Rope):
         raise Skip(f"{s.config.position.kind} positions rotate nothing")
-    mixer = next(m for m in s.model.modules() if isinstance(m, SelfAttention))
     stack = getattr(s.model, "decoder", None) or getattr(s.model, "encoder")  # noqa: B009
-    generator = s.rng
+    H, D, generator = s.config.heads.count, s.config.rotary_dim, s.rng
     layout = Layout(torch.tensor([[0, 1, 2, 50, 999]]), torch.zeros(1, 5, dtype=torch.int64))
-    q = torch.randn(1, mixer.H, 1, mixer.D, generator=generator, dtype=torch.float64).expand(-1, -1, 5, -1)
-    k = torch.randn(1, mixer.G, 1, mixer.D, generator=generator, dtype=torch.float64).expand(-1, -1, 5, -1)
+    q, k = (
+        torch.randn(1, H, 1, D, generator=generator, dtype=torch.float64).expand(-1, -1, 5, -1) for _ in "qk"
+    )
     turned_q, turned_k = stack.position.rotate(q, k, layout)
     for name, before, after in (("queries", q, turned_q), ("keys", k, turned_k)):
         yield close(f"norms of {name}", after.norm(dim=-1), before.norm(dim=-1), ANGLE)
         yield close(f"{name} at position 0", after[:, :, 0], before[:, :, 0], ANGLE)
         yield differ(f"{name} at positions 1 and 2", after[:, :, 1], after[:, :, 2], "nothing is turned")
-    k_H = turned_k.repeat_interleave(mixer.H // mixer.G, 1)
-    meet = turned_q @ k_H.transpose(-1, -2)
+    meet = turned_q @ turned_k.transpose(-1, -2)
     # With one query and one key everywhere, products depend on the difference of positions alone.
     yield close("products one position apart", meet[:, :, 1, 0], meet[:, :, 2, 1], ANGLE)

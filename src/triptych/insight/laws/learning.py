@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from triptych.insight.laws.registry import law
-from triptych.insight.laws.subject import LARGE, SPECIALS, Rows, Subject, smaller, still, window
+from triptych.insight.laws.subject import LARGE, SPECIALS, Rows, Subject, alone, smaller, still
 from triptych.insight.laws.verdict import SINGLE, Compared, Skip, close, differ, true
 from triptych.model import Model, build, cost
-from triptych.model.attention import CrossAttention, SelfAttention
+from triptych.model.heads import GroupedHeads
 from triptych.objectives import Loss
 
 LOSS = "src/triptych/objectives/loss.py"
@@ -112,17 +112,19 @@ def learns(s: Subject) -> Iterator[Compared | str]:
     found = {name: p.grad for name, p in model.named_parameters()}
     for name, module in model.named_modules():
         # One visible key has weight 1 whatever queries and keys are: then they have no gradient.
-        if isinstance(module, SelfAttention) and window(s.config) != 1:
-            widths = [module.H * module.D, module.G * module.D, module.G * module.D]
-            found |= sections(name + ".qkv", module.qkv.weight.grad, widths, "qkv")
-        elif isinstance(module, CrossAttention):
-            found |= sections(name + ".kv", module.kv.weight.grad, [module.G * module.D] * 2, "kv")
+        if not isinstance(module, GroupedHeads):
+            continue
+        keys = module.G * module.D
+        if hasattr(module, "kv"):
+            found |= sections(name + ".kv", module.kv.weight.grad, [keys] * 2, "kv")
+        elif not alone(s.config):
+            found |= sections(name + ".qkv", module.qkv.weight.grad, [module.width, keys, keys], "qkv")
     without = [n for n, g in found.items() if g is None]
     endless = [n for n, g in found.items() if g is not None and not bool(g.isfinite().all())]
     zero = [n for n, g in found.items() if g is not None and not bool(g.any())]
-    if window(s.config) == 1:
+    if alone(s.config):
         yield "queries and keys are not looked at: with one visible key they do not matter"
-        zero = [n for n in zero if not n.endswith(("qkv", ".q", ".k"))]
+        zero = [n for n in zero if not any(part in n for part in (".heads.", ".score.", ".position."))]
     for what, names in (("without gradient", without), ("not finite", endless), ("zero everywhere", zero)):
         yield true(
             f"gradients {what}",

@@ -20,7 +20,7 @@ from triptych.layout import Layout
 from triptych.model import DecoderOnly, EncoderDecoder, EncoderOnly, Model, State, build, cost
 from triptych.model.attention import Attention
 from triptych.model.dropout import Dropout
-from triptych.model.stack import Stack, sight
+from triptych.model.stack import Stack
 from triptych.objectives import Loss, Translation, cross_entropy
 
 SPECIALS = 4  # pad, unk, bos, eos: the lowest ids
@@ -95,7 +95,7 @@ class Subject:
         if model is not None and note:
             for name in ("encoder", "decoder"):
                 if isinstance(stack := getattr(self.model, name, None), Stack):
-                    stack.visible = sight(self.config, causal=name == "decoder")
+                    stack.look(self.config, causal=name == "decoder")
 
     def reseed(self, number: int) -> None:
         """Random draws from here on depend on the seed and ``number`` alone."""
@@ -156,13 +156,13 @@ class Subject:
         placed = self.lay(rows.main, main)
         return take(self.forward(placed, self.source(rows, source), model), placed[1])
 
-    def start(self, source: Placed | None, beams: int = 1) -> State:
+    def start(self, source: Placed | None, beams: int = 1, back: int = 0) -> State:
         """An empty state of the decoder; with a source, ``beams`` rows for each of its rows."""
         if isinstance(self.model, EncoderDecoder):
             assert source is not None
-            return self.model.start(self.model.encode(*source), beams)
+            return self.model.start(self.model.encode(*source), beams, back)
         assert isinstance(self.model, DecoderOnly)
-        return self.model.start()
+        return self.model.start(back)
 
     def step(self, state: State, ids: Tensor, layout: Layout) -> Tensor:
         """Logits ``[B, T, V]`` of new tokens over a state."""
@@ -201,7 +201,8 @@ class Subject:
             real = layout.real[:, 1:]
         else:
             hidden, target, real = model.encode(ids, layout), (ids + 1) % model.config.vocab, layout.real
-        return cross_entropy(hidden[real], model.output.weight, target[real], smoothing)
+        hidden = model.output.reduce(hidden[real])
+        return cross_entropy(hidden, model.output.weight, target[real], smoothing)
 
 
 def take(out_BTV: Tensor, layout: Layout) -> list[Tensor]:
@@ -233,15 +234,26 @@ def smaller(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
 
 
 def narrower(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
-    """The configuration with a window that the short sequences of the laws pass, and what was changed."""
+    """The configuration with windows that the short sequences of the laws pass, and what was changed."""
     seen = config.attention.visible
-    if not isinstance(seen, parts.SeeWindow) or seen.width <= WINDOW:
+    listed = seen if isinstance(seen, tuple) else (seen,)
+    notes, out = [], []
+    for one in listed:
+        if isinstance(one, parts.SeeWindow) and one.width > WINDOW:
+            notes.append(f"a window of {WINDOW}, not {one.width}")
+            one = one.model_copy(update={"width": WINDOW})
+        out.append(one)
+    if not notes:
         return config, []
-    attention = config.attention.model_copy(update={"visible": seen.model_copy(update={"width": WINDOW})})
-    return config.model_copy(update={"attention": attention}), [f"a window of {WINDOW}, not {seen.width}"]
+    visible = tuple(out) if isinstance(seen, tuple) else out[0]
+    attention = config.attention.model_copy(update={"visible": visible})
+    return config.model_copy(update={"attention": attention}), list(dict.fromkeys(notes))
 
 
-def window(config: ModelConfig) -> int | None:
-    """Width of the window, if there is one."""
-    seen = config.attention.visible
-    return seen.width if isinstance(seen, parts.SeeWindow) else None
+def alone(config: ModelConfig) -> bool:
+    """Whether some layer lets a token see nothing but itself."""
+    return any(
+        isinstance(seen, parts.SeeWindow) and seen.width == 1
+        for side in config.stacks
+        for seen in config.sights(side)
+    )

@@ -16,6 +16,7 @@ from triptych.insight.laws.subject import SIDES, Subject
 from triptych.insight.laws.verdict import SINGLE, Compared, close, true
 from triptych.layout import Layout
 from triptych.model import EncoderDecoder, Memory
+from triptych.model.embedding import Output
 from triptych.objectives import Translation
 
 BATCHES = "src/triptych/data/batches.py"
@@ -122,7 +123,7 @@ class Copyist:
     training = False
 
     def __init__(self, vocab: int) -> None:
-        self.output = torch.nn.Linear(vocab, vocab, bias=False)
+        self.output = Output(vocab, vocab)
         torch.nn.init.eye_(self.output.weight)
         self.vocab = vocab
 

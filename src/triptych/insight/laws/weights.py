@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from triptych.insight.laws.registry import law
-from triptych.insight.laws.subject import Pads, Placed, Subject, window
-from triptych.insight.laws.verdict import EXACT, SINGLE, Compared, close, true
+from triptych.insight.laws.sights import SEEN
+from triptych.insight.laws.subject import Pads, Placed, Subject
+from triptych.insight.laws.verdict import EXACT, SINGLE, Compared, Skip, close, true
 from triptych.layout import Layout
 from triptych.model.attend import Way, attend, reference
 from triptych.model.attention import Attention, CrossAttention, SelfAttention, watch
-from triptych.model.stack import sight
+from triptych.model.stack import sights
 
 ATTEND = "src/triptych/model/attend.py"
 VISIBLE = "src/triptych/model/visible.py"
@@ -40,7 +41,8 @@ def weights(s: Subject) -> Iterator[Compared | str]:
         real = main[1].real
         yield close("logits with weights kept and not kept", got[real], want[real])
         for name, (w_BHTS,) in found.items():
-            yield from distribution(name, w_BHTS, truth(s, name, main, source))
+            sink = s.model.get_submodule(name).sink is not None
+            yield from distribution(name, w_BHTS, truth(s, name, main, source), sink)
     yield from ways(s)
 
 
@@ -53,16 +55,14 @@ def truth(s: Subject, name: str, main: Placed, source: Placed | None) -> Tensor:
     q, k = query.segment[:, :, None], key.segment[:, None]
     seen = (q == k) & (k != -1)
     if isinstance(module, SelfAttention):
-        back = query.position[:, :, None] - key.position[:, None]
-        width = window(s.config)
-        if not encoder:
-            seen &= back >= 0
-        if width is not None:
-            seen &= (back < width) & (back > -width)
+        settings = s.config.sights("encoder" if encoder else "decoder")[int(name.split(".")[2])]
+        for b, i, j in seen.nonzero().tolist():
+            at, to = int(query.position[b, i]), int(key.position[b, j])
+            seen[b, i, j] = SEEN[type(settings)](settings, at, to, encoder)
     return seen
 
 
-def distribution(name: str, w_BHTS: Tensor, seen_BTS: Tensor) -> Iterator[Compared]:
+def distribution(name: str, w_BHTS: Tensor, seen_BTS: Tensor, sink: bool) -> Iterator[Compared]:
     """One module's weights."""
     seen = seen_BTS[:, None].expand_as(w_BHTS)
     total = w_BHTS.sum(-1)
@@ -72,7 +72,11 @@ def distribution(name: str, w_BHTS: Tensor, seen_BTS: Tensor) -> Iterator[Compar
     leak = float(w_BHTS.masked_fill(seen, 0).abs().max())
     cause = "the mask is not what the settings say: causality, the window's width, or padding"
     yield true(f"{name}: masked weights are exactly 0", leak == 0, f"largest {leak:.1e}", cause, VISIBLE)
-    yield close(f"{name}: sums of weights", total, seen.any(-1).to(total))
+    if sink:
+        some = bool(((total > 0) == seen.any(-1)).all() and (total < 1).all())
+        yield true(f"{name}: sums of weights beside a sink", some, f"largest {float(total.max()):.3f}")
+    else:
+        yield close(f"{name}: sums of weights", total, seen.any(-1).to(total))
     shy = (w_BHTS == 0) & seen
     yield true(
         f"{name}: all that may be seen has weight",
@@ -85,19 +89,26 @@ def distribution(name: str, w_BHTS: Tensor, seen_BTS: Tensor) -> Iterator[Compar
 
 def ways(s: Subject) -> Iterator[Compared]:
     """Attention computed in three ways, and its edges, in the model's own shape and masks."""
-    module = next(m for m in s.model.modules() if isinstance(m, SelfAttention))
-    H, G, D = module.H, module.G, module.D
-    causal = s.config.form != "encoder"
+    module = next((m for m in s.model.modules() if isinstance(m, Attention)), None)
+    if module is None:
+        raise Skip("nothing here is softmax attention")
+    heads = module.heads
+    H, G, D = s.config.heads.count, getattr(heads, "G", s.config.heads.count), heads.dotted
+    seen = sights(s.config, s.config.form != "encoder")[0]
     for layout in (Layout.full(3, s.longest), Layout.padded([s.longest, 1, 4], "left", s.longest + 1)):
         T = layout.length
         q, k, v = (torch.randn(3, n, T, D, generator=s.rng, dtype=torch.float64) for n in (H, G, G))
-        mask = sight(s.config, causal).lower(layout, layout)
-        want = reference(q, k, v, mask, module.scale)[0]
+        bias = torch.randn(1, H, T, T, generator=s.rng, dtype=torch.float64)
+        mask, scale = seen.lower(layout, layout), D**-0.5
         kinds: tuple[Way, ...] = ("sdpa", "short")
-        for way in kinds:
-            yield close(f"{way} and reference", attend(q, k, v, mask, module.scale, way=way), want)
-            single = attend(q.float(), k.float(), v.float(), mask, module.scale, way=way)
-            yield close(f"{way} in fp32 and reference", single, want, SINGLE)
+        for name, add in (("with a bias", bias), ("", None)):
+            want = reference(q, k, v, mask, scale, bias=add)[0]
+            for way in kinds:
+                got = attend(q, k, v, mask, scale, way=way, bias=add)
+                yield close(f"{way} and reference {name}", got, want)
+                single = None if add is None else add.float()
+                got = attend(q.float(), k.float(), v.float(), mask, scale, way=way, bias=single)
+                yield close(f"{way} in fp32 and reference {name}", got, want, SINGLE)
     blind = want.transpose(1, 2)[~layout.real]
     yield true(
         "a query that sees nothing gets zeros",
@@ -105,7 +116,7 @@ def ways(s: Subject) -> Iterator[Compared]:
         f"largest {float(blind.abs().max()):.1e}",
     )
     bad = v.masked_fill(~layout.real[:, None, :, None], float("nan"))
-    clean = reference(q, k, bad, mask, module.scale)[0]
+    clean = reference(q, k, bad, mask, scale)[0]
     yield close(
         "NaN in a masked value", clean, want, EXACT, "0 · NaN is NaN: masked values must be taken out"
     )

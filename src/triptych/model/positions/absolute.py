@@ -11,15 +11,15 @@ from triptych.config import ModelConfig, parts
 from triptych.errors import UserError
 from triptych.layout import Layout
 from triptych.model.positions.base import Position
-from triptych.model.registry import Cost, carries_out
+from triptych.model.registry import Cost, Place, carries_out
 
 
 @carries_out(parts.Sinusoidal)
 class Sinusoidal(Position):
     """``PE(p, 2i) = sin(p / base^(2i/C))``, ``PE(p, 2i+1) = cos(…)`` (Vaswani et al. 2017, section 3.5)."""
 
-    def __init__(self, settings: parts.Sinusoidal, model: ModelConfig) -> None:
-        super().__init__(settings, model)
+    def __init__(self, settings: parts.Sinusoidal, model: ModelConfig, place: Place) -> None:
+        super().__init__(settings, model, place)
         self.base = settings.base
 
     def embed(self, x_BTC: Tensor, layout: Layout) -> Tensor:
@@ -37,13 +37,15 @@ class Sinusoidal(Position):
 class Learned(Position):
     """One trained vector for each of ``max`` positions (Gehring et al. 2017, section 3.1)."""
 
-    def __init__(self, settings: parts.Learned, model: ModelConfig) -> None:
-        super().__init__(settings, model)
+    def __init__(self, settings: parts.Learned, model: ModelConfig, place: Place) -> None:
+        super().__init__(settings, model, place)
         self.table = nn.Embedding(settings.max, model.dim)
         nn.init.normal_(self.table.weight, std=0.02)
 
     @classmethod
-    def cost(cls, settings: parts.Learned, model: ModelConfig) -> Cost:  # type: ignore[override]
+    def cost(  # type: ignore[override]
+        cls, settings: parts.Learned, model: ModelConfig, place: Place, pairs: int = 0, tokens: int = 0
+    ) -> Cost:
         return Cost(settings.max * model.dim)
 
     def embed(self, x_BTC: Tensor, layout: Layout) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 from triptych.config import ModelConfig, parts
 from triptych.layout import Layout
 from triptych.model.positions.base import Position
-from triptych.model.registry import carries_out
+from triptych.model.registry import Place, carries_out
 
 
 @carries_out(parts.Rope)
@@ -19,8 +19,8 @@ class Rope(Position):
     their positions alone. Angles are in fp32 whatever the model's precision.
     """
 
-    def __init__(self, settings: parts.Rope, model: ModelConfig) -> None:
-        super().__init__(settings, model)
+    def __init__(self, settings: parts.Rope, model: ModelConfig, place: Place) -> None:
+        super().__init__(settings, model, place)
         self.base = settings.base
 
     def rotate(self, q_BHTD: Tensor, k_BGTD: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:

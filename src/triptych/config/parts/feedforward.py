@@ -1,0 +1,36 @@
+"""The position-wise network of a block."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, PositiveInt
+
+from triptych.config.settings import Part
+
+
+class FeedForward(Part):
+    """The position-wise network of a block."""
+
+    section: ClassVar[str] = "model.ffn"
+    dim: PositiveInt | None = Field(None, description="inner width; 4 × model.dim when not given")
+    bias: bool = True
+
+
+class ReluFeedForward(FeedForward):
+    """Two linear maps with a ReLU between (Vaswani et al. 2017, section 3.3)."""
+
+    kind: Literal["relu"] = "relu"
+
+
+class GeluFeedForward(FeedForward):
+    """Two linear maps with an exact GELU between (Hendrycks and Gimpel 2016)."""
+
+    kind: Literal["gelu"] = "gelu"
+
+
+class SwigluFeedForward(FeedForward):
+    """A SiLU-gated linear unit and an output map (Shazeer 2020, section 2)."""
+
+    kind: Literal["swiglu"] = "swiglu"
+    bias: bool = False

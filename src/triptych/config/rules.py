@@ -1,0 +1,164 @@
+"""What cannot be combined, and why: the table behind ``ModelConfig.check`` and ``triptych parts``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from triptych.config import parts
+from triptych.config.settings import Settings
+
+if TYPE_CHECKING:
+    from triptych.config.model import ModelConfig
+
+Because = Literal["mathematics", "pointless", "harmful", "unbuilt"]
+# Reason, key under ``model``, and what would work.
+Refusal = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Something that is refused.
+
+    Attributes:
+        of: the choice, or the axis, that cannot be combined.
+        other: with what, in a few words.
+        because: ``mathematics``: there is no such thing; ``pointless``: it would change nothing;
+            ``harmful``: it would break a law; ``unbuilt``: it could be, and is not here.
+        check: the refusal when a configuration breaks the rule, else None.
+    """
+
+    of: type[Settings]
+    other: str
+    because: Because
+    check: Callable[[ModelConfig], Refusal | None]
+
+
+RULES: list[Rule] = []
+
+
+def refuses(
+    of: type[Settings], other: str, because: Because = "mathematics"
+) -> Callable[[Callable[[ModelConfig], Refusal | None]], Callable[[ModelConfig], Refusal | None]]:
+    """Decorator: this function finds configurations that break a rule of ``of``."""
+
+    def register(check: Callable[[ModelConfig], Refusal | None]) -> Callable[[ModelConfig], Refusal | None]:
+        RULES.append(Rule(of, other, because, check))
+        return check
+
+    return register
+
+
+@refuses(parts.Heads, "a model.dim that their count does not divide, unless they have a width of their own")
+def _whole_heads(m: ModelConfig) -> Refusal | None:
+    if getattr(m.heads, "dim", None) is not None or m.dim % m.heads.count == 0 or not m.attends:
+        return None
+    divisors = [n for n in range(1, m.dim + 1) if m.dim % n == 0]
+    near = sorted(sorted(divisors, key=lambda n: abs(n - m.heads.count))[:3])
+    return (
+        f"dim {m.dim} is not divisible by {m.heads.count} heads",
+        "heads.count",
+        f"choose {', '.join(map(str, near))} heads, or another model.dim",
+    )
+
+
+@refuses(parts.Rope, "heads of odd width")
+def _pairs_turn(m: ModelConfig) -> Refusal | None:
+    if not isinstance(m.position, parts.Rope) or m.head_dim % 2 == 0:
+        return None
+    return (
+        f"rotary positions turn pairs of values, and a head of {m.head_dim} is odd",
+        "position.kind",
+        "make model.dim / model.heads.count even",
+    )
+
+
+@refuses(parts.Rope, "the additive score")
+def _turns_show_in_products(m: ModelConfig) -> Refusal | None:
+    if not isinstance(m.position, parts.Rope) or not isinstance(m.attention.score, parts.Additive):
+        return None
+    return (
+        "turned queries and keys meet by the difference of their positions in a product, not in a sum",
+        "attention.score",
+        "use a dot product or cosine, or other positions",
+    )
+
+
+@refuses(parts.Norm, "placement deep with tied embeddings that are scaled by √dim", "harmful")
+def _deep_copies(m: ModelConfig) -> Refusal | None:
+    if m.norm.placement != "deep" or m.tie == "none" or not m.scale_embedding:
+        return None
+    return (
+        "a residual stream that outweighs its layers, read with the scaled embeddings it was written with, "
+        "begins by repeating its input",
+        "scale_embedding",
+        "set model.scale_embedding=false, or model.tie=none",
+    )
+
+
+@refuses(parts.Sinusoidal, "an odd model.dim")
+def _sine_and_cosine(m: ModelConfig) -> Refusal | None:
+    if not isinstance(m.position, parts.Sinusoidal) or m.dim % 2 == 0:
+        return None
+    return (
+        f"sinusoidal positions pair a sine with a cosine, and dim {m.dim} is odd",
+        "dim",
+        "make model.dim even",
+    )
+
+
+@refuses(parts.Mixer, "stacks it cannot mix in")
+def _mixers_in_their_stacks(m: ModelConfig) -> Refusal | None:
+    for side in m.stacks:
+        causal = side == "decoder"
+        for mixer in m.mixers(side):
+            needed = "causal" if causal else "bidirectional"
+            if needed not in mixer.stacks:
+                why = "sees the whole sequence at once" if causal else "only goes forwards"
+                return (
+                    f"{mixer.kind} {why}, and the {side} is {needed}",
+                    f"{side}_mixer",
+                    f"choose another model.{side}_mixer",
+                )
+    return None
+
+
+@refuses(parts.Position, "stacks without softmax attention, when it acts in attention", "pointless")
+def _positions_need_attention(m: ModelConfig) -> Refusal | None:
+    if m.position.acts != "attention" or all(m.attending(side) for side in m.stacks):
+        return None
+    return (
+        f"{m.position.kind} positions act in softmax attention, and a stack has none",
+        "position.kind",
+        "use position: none, or a mixer pattern with attention in it",
+    )
+
+
+@refuses(parts.LatentHeads, "positions that act in attention in another way than by rotation", "unbuilt")
+def _latent_rotary(m: ModelConfig) -> Refusal | None:
+    if not isinstance(m.heads, parts.LatentHeads):
+        return None
+    if m.position.acts == "attention" and not isinstance(m.position, parts.Rope):
+        return (
+            f"latent heads keep a rotary key apart, and {m.position.kind} positions are not rotary",
+            "position.kind",
+            "use rope, or positions that are added to the embeddings",
+        )
+    if isinstance(m.position, parts.Rope) and m.rotary_dim % 2:
+        return (f"a rotary key of {m.rotary_dim} values cannot turn in pairs", "heads.rotary", "make it even")
+    return None
+
+
+@refuses(parts.Mixer, "layers of a stack the form does not have")
+def _layers_of_the_form(m: ModelConfig) -> Refusal | None:
+    for form, missing, other in (("decoder", "encoder", "decoder"), ("encoder", "decoder", "encoder")):
+        for key in (f"{missing}_layers", f"{missing}_mixer"):
+            if m.form == form and getattr(m, key) is not None:
+                plain = key.removeprefix(f"{missing}_")
+                return (
+                    f"{'a decoder' if form == 'decoder' else 'an encoder'}-only model has no {missing}",
+                    key,
+                    f"use model.{plain} or model.{other}_{plain}",
+                )
+    return None

@@ -1,0 +1,83 @@
+"""From ids to vectors, and from hidden states to logits.
+
+V vocabulary, C model width, E width of a row of the table (C unless factorised).
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from triptych.config import ModelConfig, Part, parts
+from triptych.model.registry import Cost, carries_out
+
+
+class Output(nn.Linear):
+    """Hidden states to logits: ``weight · reduce(h)``, where ``reduce`` goes from C to E."""
+
+    def __init__(self, width: int, vocab: int, reduce: nn.Module | None = None) -> None:
+        super().__init__(width, vocab, bias=False)
+        self.reduce = reduce if reduce is not None else nn.Identity()
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """``[…, C]`` → ``[…, V]``."""
+        return super().forward(self.reduce(hidden))
+
+
+class Embedding(nn.Module):
+    """An embedding, and the output map that goes with it."""
+
+    def __init__(self, settings: Part, model: ModelConfig) -> None:
+        super().__init__()
+
+    @classmethod
+    def cost(cls, settings: Part, model: ModelConfig, tokens: int) -> Cost:
+        """Of embedding so many tokens."""
+        raise NotImplementedError
+
+    @classmethod
+    def output_cost(cls, settings: Part, model: ModelConfig, tokens: int) -> Cost:
+        """Of the logits of so many tokens; its parameters are those of an output map of its own."""
+        raise NotImplementedError
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """``[…]`` ids → ``[…, C]``."""
+        raise NotImplementedError
+
+    def output(self, tied: bool) -> Output:
+        """The output map: on this embedding's weights, or on its own."""
+        raise NotImplementedError
+
+
+@carries_out(parts.TableEmbedding)
+class Table(Embedding):
+    """A row of C values for each id. Its scale makes √C · embedding of unit variance (Vaswani et al. 2017,
+    section 3.4)."""
+
+    def __init__(self, settings: parts.TableEmbedding, model: ModelConfig) -> None:
+        super().__init__(settings, model)
+        self.weight = nn.Parameter(torch.empty(model.vocab, model.dim))
+        nn.init.normal_(self.weight, std=model.dim**-0.5 if model.scale_embedding else 0.02)
+
+    @classmethod
+    def cost(cls, settings: Part, model: ModelConfig, tokens: int) -> Cost:
+        """The table; looking up is no product."""
+        return Cost(model.vocab * model.dim)
+
+    @classmethod
+    def output_cost(cls, settings: Part, model: ModelConfig, tokens: int) -> Cost:
+        """One product with the table."""
+        return Cost(model.vocab * model.dim, 2 * tokens * model.vocab * model.dim)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return F.embedding(ids, self.weight)
+
+    def output(self, tied: bool) -> Output:
+        vocab, width = self.weight.shape
+        out = Output(width, vocab)
+        if tied:
+            out.weight = self.weight
+        else:
+            nn.init.normal_(out.weight, std=width**-0.5)
+        return out

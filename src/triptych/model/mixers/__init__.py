@@ -1,0 +1,1 @@
+"""What mixes along the sequence, beside softmax attention: one idea a file."""
