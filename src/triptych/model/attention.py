@@ -20,7 +20,7 @@ from triptych.layout import Layout
 from triptych.model.attend import Shaping, attend, reference
 from triptych.model.blocks import in_blocks, products
 from triptych.model.heads import Heads
-from triptych.model.mixers.base import Mixer
+from triptych.model.mixer import Mixer
 from triptych.model.positions import Position
 from triptych.model.registry import Context, Cost, Place, Shape, carries_out, linear_cost, part_of
 from triptych.model.scores import Score

@@ -17,7 +17,7 @@ from triptych.config.model import Side
 from triptych.layout import Layout
 from triptych.model.attention import CrossAttention
 from triptych.model.feedforward import FeedForward
-from triptych.model.mixers.base import Mixer
+from triptych.model.mixer import Mixer
 from triptych.model.norm import (
     Parallel,
     Residual,

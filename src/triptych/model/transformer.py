@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from triptych.config import ModelConfig
 from triptych.errors import UserError
 from triptych.layout import Layout
+from triptych.model import mixers as mixers  # registers them
 from triptych.model.dropout import Dropout
 from triptych.model.embedding import Embedding, Output
 from triptych.model.registry import Cost, Shape, part_of
