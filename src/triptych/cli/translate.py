@@ -158,6 +158,9 @@ def _prompt() -> Iterator[list[str]]:
             line = input("> ")
         except EOFError:
             return
+        except UnicodeDecodeError as error:
+            say(f"byte {error.start + 1} of this line is not UTF-8: nothing was translated")
+            continue
         if not line:
             return
         yield [line]
