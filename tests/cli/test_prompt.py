@@ -74,6 +74,7 @@ def test_an_empty_line_ends(terminal: Terminal) -> None:
 
 def test_ctrl_c_leaves_without_a_traceback(terminal: Terminal) -> None:
     terminal.wait_for("> ")
+    time.sleep(0.5)  # a person sees the prompt, then presses: the read has begun
     terminal.process.send_signal(signal.SIGINT)
     assert terminal.leaves() == 130
     assert "Traceback" not in terminal.seen
