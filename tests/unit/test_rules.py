@@ -192,6 +192,8 @@ P = [0.0, 0.02, 0.0, 0.08, 0.4, 0.25, 0.15, 0.1]  # pad and bos are banned anywa
 class _Fixed:
     """The same distribution at every step."""
 
+    device = torch.device("cpu")
+
     def __init__(self, count: int) -> None:
         self.count = count
         self.logits = torch.tensor(P).log()

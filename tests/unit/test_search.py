@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from triptych.config import DecodingConfig, RunConfig
+from triptych.config import DecodingConfig, ModelConfig, RunConfig
 from triptych.data import pad
 from triptych.decoding import Hypothesis, TranslationSteps, length_penalty, rows, search
 from triptych.decoding.search import _Beam, largest
-from triptych.model import build
+from triptych.model import EncoderDecoder, build
 
 EOS, WORDS, V = 3, (1, 4, 5), 6  # pad 0 and bos 2 are never said
 NEVER = float("-inf")
@@ -48,6 +48,8 @@ def tree(seed: int, sharp: float = 2.0) -> Model:
 class Tree:
     """``Steps`` over such a model; checks what a search promises about rows and sources. Rows whose place is
     taken by a finished hypothesis may hold anything."""
+
+    device = torch.device("cpu")
 
     def __init__(self, model: Model, sources: Sequence[int], beams: int) -> None:
         self.model, self.beams, self.calls = model, beams, 0
@@ -409,3 +411,24 @@ def test_largest_is_topk(vocab: int, k: int, seed: int, barred: bool) -> None:
     assert torch.equal(top, x.topk(k, -1).values)
     assert torch.equal(x.gather(1, place), top)
     assert all(len(set(row)) == k for row in place.tolist())
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
+def test_all_tensors_are_made_where_the_model_is(strategy: str) -> None:
+    """With another default device, whatever is made without saying where does not fit to the model's own."""
+    config = ModelConfig.parse({"vocab": 200, "dim": 8, "heads": 2, "layers": 1})
+    model = build(config, seed=2).eval()
+    source, layout = pad([[5, 6, 3], [7, 3]])
+    settings = DecodingConfig.parse(
+        {"strategy": strategy, "beam": 2, "n_best": 2 if strategy != "greedy" else 1}
+    )
+
+    def run() -> list[list[Hypothesis]]:
+        assert isinstance(model, EncoderDecoder)
+        steps = TranslationSteps(model, model.encode(source, layout), rows(settings))
+        return search(steps, [4, 9], settings)
+
+    with torch.no_grad():
+        want = run()
+        with torch.device("meta"):
+            assert run() == want

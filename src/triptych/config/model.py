@@ -68,6 +68,7 @@ class ModelConfig(Settings):
     ffn: Annotated[SerializeAsAny[parts.FeedForward], part(parts.FeedForward, "relu")] = (
         parts.ReluFeedForward()
     )
+    experts: parts.Experts | None = None
     embedding: Annotated[SerializeAsAny[parts.Embedding], part(parts.Embedding, "table")] = (
         parts.TableEmbedding()
     )
@@ -127,8 +128,10 @@ class ModelConfig(Settings):
 
     @property
     def attends(self) -> bool:
-        """Whether there is softmax attention anywhere: in a stack, or between them."""
-        return self.form == "encoder_decoder" or any(self.attending(side) for side in self.stacks)
+        """Whether there is softmax attention with heads anywhere: in a stack, or between them."""
+        both = self.form == "encoder_decoder"
+        between = both and not all(mixer.takes_source for mixer in self.mixers("decoder"))
+        return between or any(self.attending(side) for side in self.stacks)
 
     @property
     def head_dim(self) -> int:
@@ -151,6 +154,10 @@ class ModelConfig(Settings):
     def ffn_dim(self) -> int:
         """Inner width of the feed-forward network."""
         return self.ffn.dim or 4 * self.dim
+
+    def routed(self, layer: int) -> bool:
+        """Whether a layer, from 0, has experts in place of its feed-forward network."""
+        return self.experts is not None and (layer + 1) % self.experts.every == 0
 
     def check(self) -> None:
         """Refuse what cannot be. Raises UserError with section, reason and what would work."""

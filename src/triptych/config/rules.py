@@ -162,3 +162,72 @@ def _layers_of_the_form(m: ModelConfig) -> Refusal | None:
                     f"use model.{plain} or model.{other}_{plain}",
                 )
     return None
+
+
+@refuses(parts.Experts, "a token through more of them than there are")
+def _enough_experts(m: ModelConfig) -> Refusal | None:
+    if m.experts is None or m.experts.top_k <= m.experts.count:
+        return None
+    return (
+        f"a token cannot pass through {m.experts.top_k} of {m.experts.count} experts",
+        "experts.top_k",
+        f"use {m.experts.count} or fewer, or more experts",
+    )
+
+
+@refuses(parts.Router, "one expert a token, when a token's gates sum to a constant", "harmful")
+def _gates_that_say_something(m: ModelConfig) -> Refusal | None:
+    if m.experts is None or m.experts.top_k > 1 or not getattr(m.experts.router, "renormalise", True):
+        return None
+    return (
+        f"the one gate of a {m.experts.router.kind} router would be the same whatever it says, and it would "
+        "learn nothing from the loss",
+        "experts.top_k",
+        "use 2 or more, or router: {kind: softmax}",
+    )
+
+
+@refuses(parts.Experts, "stacks in which no layer has them", "pointless")
+def _experts_somewhere(m: ModelConfig) -> Refusal | None:
+    deepest = max(m.depth(side) for side in m.stacks)
+    if m.experts is None or m.experts.every <= deepest:
+        return None
+    return (
+        f"each {m.experts.every}th layer is to have experts, and no stack has more than {deepest} layers",
+        "experts.every",
+        f"use {deepest} or less",
+    )
+
+
+@refuses(parts.BahdanauMixer, "forms without a source")
+def _bahdanau_reads(m: ModelConfig) -> Refusal | None:
+    return _reads_a_source(m, parts.BahdanauMixer, "gru")
+
+
+@refuses(parts.LuongMixer, "forms without a source")
+def _luong_reads(m: ModelConfig) -> Refusal | None:
+    return _reads_a_source(m, parts.LuongMixer, "lstm")
+
+
+def _reads_a_source(m: ModelConfig, kind: type[parts.Mixer], plain: str) -> Refusal | None:
+    mixers = [mixer for side in m.stacks for mixer in m.mixers(side) if isinstance(mixer, kind)]
+    if m.form == "encoder_decoder" or not mixers:
+        return None
+    return (
+        f"{mixers[0].kind} reads a source, and a model of form {m.form} has none",
+        "mixer.kind",
+        f"use {plain}, or form encoder_decoder",
+    )
+
+
+@refuses(parts.LuongMixer, "the dot score between states of another width than the source's")
+def _dot_of_equal_widths(m: ModelConfig) -> Refusal | None:
+    for mixer in m.mixers("decoder"):
+        if isinstance(mixer, parts.LuongMixer) and mixer.score == "dot":
+            if mixer.hidden not in (None, m.dim):
+                return (
+                    f"states of width {mixer.hidden} have no dot product with a source of width {m.dim}",
+                    "mixer.score",
+                    "use score general, or leave mixer.hidden out",
+                )
+    return None

@@ -83,16 +83,18 @@ def _chain(
 ) -> list[list[Hypothesis]]:
     """Greedy search and sampling: each row says one token after another until it ends."""
     each = rows(settings)
-    N = len(limits)
-    limit = torch.tensor(limits).repeat_interleave(each)
-    draws = _draws(settings, index, each, max(limits) + 1) if settings.strategy == "sample" else None
+    N, device = len(limits), steps.device
+    limit = torch.tensor(limits, device=device).repeat_interleave(each)
+    draws = None
+    if settings.strategy == "sample":
+        draws = _draws(settings, index, each, max(limits) + 1).to(device)
     said: list[list[int]] = [[] for _ in range(N * each)]
     logprob = [0.0] * (N * each)
     reason: list[Reason] = ["eos"] * (N * each)
-    ended = torch.zeros(N * each, dtype=torch.bool)
-    alive = torch.arange(N * each)  # which row each row still in the steps is
-    tokens = torch.empty(N * each, 0, dtype=torch.int64)
-    last = torch.full((N * each,), special.bos)
+    ended = torch.zeros(N * each, dtype=torch.bool, device=device)
+    alive = torch.arange(N * each, device=device)  # which row each row still in the steps is
+    tokens = torch.empty(N * each, 0, dtype=torch.int64, device=device)
+    last = torch.full((N * each,), special.bos, device=device)
     for t in range(max(limits) + 1):
         logits = rule(steps.step(last), tokens)
         last = logits.argmax(-1) if draws is None else _draw(keep_likely(logits, settings), draws[alive, t])
@@ -139,8 +141,8 @@ def _draws(settings: DecodingConfig, index: Sequence[int], each: int, steps: int
     for i in index:
         for sample in range(each):
             seed = (settings.seed * 1_000_003 + i) * 1_000_003 + sample
-            generator = torch.Generator().manual_seed(seed % 2**63)
-            out.append(torch.rand(steps, generator=generator, dtype=torch.float64))
+            generator = torch.Generator("cpu").manual_seed(seed % 2**63)
+            out.append(torch.rand(steps, generator=generator, dtype=torch.float64, device="cpu"))
     return torch.stack(out)
 
 
@@ -164,8 +166,8 @@ def largest(x_RV: Tensor, k: int, group: int = 64) -> tuple[Tensor, Tensor]:
         return x_RV.topk(k, -1)
     # The rest of the row is a part of its own; it takes part in the final choice.
     near = x_RV[:, :whole].view(R, -1, group).amax(-1).topk(k, -1).indices
-    place = (near[:, :, None] * group + torch.arange(group)).flatten(1)
-    place = torch.cat((place, torch.arange(whole, V).expand(R, -1)), 1)
+    place = (near[:, :, None] * group + torch.arange(group, device=x_RV.device)).flatten(1)
+    place = torch.cat((place, torch.arange(whole, V, device=x_RV.device).expand(R, -1)), 1)
     top, index = x_RV.gather(1, place).topk(k, -1)
     return top, place.gather(1, index)
 
@@ -189,12 +191,12 @@ class _Beam:
         return length_penalty(self.settings.penalty, self.settings.alpha, length)
 
     def run(self) -> list[list[Hypothesis]]:
-        B, eos = self.settings.beam, self.special.eos
+        B, eos, device = self.settings.beam, self.special.eos, self.steps.device
         alive = list(range(len(self.limits)))  # sources still searched
-        score = torch.full((len(alive), B), NEVER, dtype=torch.float64)
+        score = torch.full((len(alive), B), NEVER, dtype=torch.float64, device=device)
         score[:, 0] = 0.0  # all beams are alike at first: one of them counts
-        tokens = torch.empty(len(alive) * B, 0, dtype=torch.int64)
-        last = torch.full((len(alive) * B,), self.special.bos)
+        tokens = torch.empty(len(alive) * B, 0, dtype=torch.int64, device=device)
+        last = torch.full((len(alive) * B,), self.special.bos, device=device)
         for t in range(max(self.limits) + 1):
             logits = self.rule(self.steps.step(last), tokens)
             best = logits.argmax(-1).tolist() if t >= min(self.limits[n] for n in alive) else []
@@ -220,12 +222,13 @@ class _Beam:
                 break
             # A finished place stays as a row of no worth, so that every source has B rows.
             score = total.masked_fill(token == eos, NEVER)[going]
-            order = (torch.tensor(going)[:, None] * B + parent[going]).flatten()
+            stay = torch.tensor(going, device=device)
+            order = (stay[:, None] * B + parent[stay]).flatten()
             last = token[going].flatten()
             tokens = torch.cat((tokens[order], last[:, None]), 1)
             gone = len(going) < len(alive)
-            if gone or not torch.equal(order, torch.arange(len(order))):
-                self.steps.select(order, torch.tensor(going) if gone else None)
+            if gone or not torch.equal(order, torch.arange(len(order), device=device)):
+                self.steps.select(order, stay if gone else None)
             alive = [alive[i] for i in going]
         return [sorted(found, key=lambda h: -h.score)[: self.settings.n_best] for found in self.done]
 
@@ -237,7 +240,7 @@ class _Beam:
         width = min(B, logits_RV.shape[1])
         norm = logits_RV.logsumexp(-1, keepdim=True)
         if any(last_step):
-            rows = torch.tensor(last_step).repeat_interleave(B)
+            rows = torch.tensor(last_step, device=logits_RV.device).repeat_interleave(B)
             end = logits_RV[rows, self.special.eos]
             logits_RV[rows] = NEVER
             logits_RV[rows, self.special.eos] = end

@@ -15,7 +15,14 @@ from triptych.model import DecoderOnly, EncoderDecoder, Memory
 
 
 class Steps(Protocol):
-    """What a search needs of a model."""
+    """What a search needs of a model.
+
+    Attributes:
+        device: where tokens and logits are.
+    """
+
+    @property
+    def device(self) -> torch.device: ...
 
     def step(self, tokens_R: Tensor) -> Tensor:
         """Append one token to every row; logits ``[R, V]`` for the next."""
@@ -31,9 +38,10 @@ class TranslationSteps:
 
     def __init__(self, model: EncoderDecoder, memory: Memory, beams: int = 1) -> None:
         self.model, self.state = model, model.start(memory, beams)
+        self.device = memory.hidden.device
 
     def step(self, tokens_R: Tensor) -> Tensor:
-        place = torch.full((len(tokens_R), 1), self.state.length, device=tokens_R.device)
+        place = torch.full((len(tokens_R), 1), self.state.length, device=self.device)
         layout = Layout(place, torch.zeros_like(place), plain=self.state.length == 0)
         hidden = self.model.decode(tokens_R[:, None], layout, state=self.state)
         logits: Tensor = self.model.output(hidden[:, 0])
@@ -47,12 +55,13 @@ class PromptSteps:
     """A decoder-only model after a prompt, padded on either side; each source has ``beams`` rows."""
 
     def __init__(self, model: DecoderOnly, ids_NT: Tensor, layout: Layout, beams: int = 1) -> None:
-        self.model, self.state = model, model.start()
+        self.model, self.state, self.device = model, model.start(), ids_NT.device
         hidden = model.decode(ids_NT, layout, state=self.state)
         last = layout.position.masked_fill(~layout.real, -1).argmax(1)
-        self.first: Tensor | None = model.output(hidden[torch.arange(len(last)), last]).float()
+        rows = torch.arange(len(last), device=self.device)
+        self.first: Tensor | None = model.output(hidden[rows, last]).float()
         if beams > 1:
-            self.select(torch.arange(len(last)).repeat_interleave(beams))
+            self.select(rows.repeat_interleave(beams))
 
     def step(self, tokens_R: Tensor) -> Tensor:
         """The first step's tokens are ignored: the prompt stands in their place."""

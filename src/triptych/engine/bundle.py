@@ -24,7 +24,7 @@ from triptych.config import DecodingConfig, RunConfig, load_config, to_yaml
 from triptych.data import translation_batch
 from triptych.engine.translator import Translation, Translator
 from triptych.errors import UserError
-from triptych.model import EncoderDecoder, Model, build
+from triptych.model import EncoderDecoder, Model, build, tensors
 from triptych.text import Tokenizer, write_bytes_atomic, write_text_atomic
 
 CONFIG, TOKENIZER, MODEL = "config.yaml", "tokenizer", "model.safetensors"
@@ -73,16 +73,16 @@ class Bundle:
 
 
 def save_weights(model: nn.Module, path: Path, tokenizer: str) -> None:
-    """Every parameter once (tied ones under their first name), with the tokenizer's fingerprint."""
-    tensors = {name: p.detach().contiguous().cpu() for name, p in model.named_parameters()}
+    """Parameters and buffers once (tied ones under their first name), with the tokenizer's fingerprint."""
+    own = {name: p.detach().contiguous().cpu() for name, p in tensors(model).items()}
     # One entry: the library writes several in random order, and equal runs are to give equal files.
-    write_bytes_atomic(path, to_bytes(tensors, {"tokenizer": tokenizer}))
+    write_bytes_atomic(path, to_bytes(own, {"tokenizer": tokenizer}))
 
 
 def load_weights(model: nn.Module, path: Path) -> str:
-    """Fill every parameter from a file; the fingerprint of its tokenizer. Raises UserError when the file's
-    parameters are not exactly the model's."""
-    own = dict(model.named_parameters())
+    """Fill every parameter and buffer from a file; the fingerprint of its tokenizer. Raises UserError when
+    what is in the file is not exactly the model's."""
+    own = tensors(model)
     try:
         with safe_open(str(path), framework="pt") as file:
             names = set(file.keys())

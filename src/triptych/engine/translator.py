@@ -65,6 +65,11 @@ class Translator:
         self.model, self.tokenizer, self.language = model, tokenizer, language
         self.max_length = max_length
 
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
     @torch.inference_mode()
     def translate(
         self,
@@ -129,7 +134,7 @@ class Translator:
             width = len(ids[order[0]]) + 1
             chunk, order = _take(order, max(1, TOKENS // (width * each)))
             source, layout = pad([[*ids[i], EOS] for i in chunk])
-            memory = self.model.encode(source, layout)
+            memory = self.model.encode(source.to(self.device), layout.to(self.device))
             limits = [settings.max_length or self._limit(len(ids[i])) for i in chunk]
             steps = TranslationSteps(self.model, memory, each)
             for i, found in zip(
@@ -192,14 +197,15 @@ class Translator:
     def attention(self, source: Sequence[int], target: Sequence[int]) -> torch.Tensor:
         """Cross-attention weights ``[T + 1, S + 1]`` (the ends included), mean over heads and layers."""
         ids, layout = pad([[*source, EOS]])
-        memory = self.model.encode(ids, layout)
+        memory = self.model.encode(ids.to(self.device), layout.to(self.device))
+        said = torch.tensor([[BOS, *target]], device=self.device)
         cross = torch.nn.ModuleList([block.cross for block in self.model.decoder.blocks])  # type: ignore[misc]
         kept = watch(cross)
         try:
-            self.model.decode(torch.tensor([[BOS, *target]]), Layout.full(1, len(target) + 1), memory)
+            self.model.decode(said, Layout.full(1, len(target) + 1, self.device), memory)
         finally:
             watch(cross, on=False)
-        return torch.stack([w for weights in kept for w in weights]).mean((0, 2))[0]
+        return torch.stack([w for weights in kept for w in weights]).mean((0, 2))[0].cpu()
 
 
 def _take(order: list[int], count: int) -> tuple[list[int], list[int]]:

@@ -10,6 +10,7 @@ from triptych.model.transformer import (
     build,
     cache_bytes,
     cost,
+    tensors,
 )
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "build",
     "cache_bytes",
     "cost",
+    "tensors",
 ]

@@ -27,7 +27,17 @@ from triptych.model.scores import Score
 from triptych.model.visible import SameSegment, Visible
 
 
-class Attention(nn.Module):
+class Watched(nn.Module):
+    """What attends with a softmax.
+
+    Attributes:
+        watch: when a list, ``weights_BHTS`` of each call are put there.
+    """
+
+    watch: list[Tensor] | None = None
+
+
+class Attention(Watched):
     """What self- and cross-attention share."""
 
     def __init__(self, model: ModelConfig, cross: bool) -> None:
@@ -38,7 +48,6 @@ class Attention(nn.Module):
         self.sink = nn.Parameter(torch.zeros(model.heads.count)) if model.attention.sinks else None
         self.cap = model.attention.softcap
         self.p = model.attention.dropout
-        self.watch: list[Tensor] | None = None  # when a list: weights_BHTS of each call are put there
         self.out = nn.Linear(self.heads.width, model.dim, bias=model.heads.bias)
 
     @staticmethod
@@ -48,7 +57,8 @@ class Attention(nn.Module):
         heads, score = part_of(model.heads), model.attention.score
         dim, value = heads.dots(model, cross), model.heads.count * model.head_dim
         total: Cost = heads.cost(model, cross, shape.tokens, kept, opened)
-        total += part_of(score).cost(score, model, dim, pairs) + Cost(0, 2 * pairs * value)
+        met = part_of(score).cost(score, model, dim, pairs) + Cost(0, 2 * pairs * value)
+        total += met + Cost(meeting=met.flops)
         if isinstance(score, parts.Additive):
             keys = opened * model.heads.count
             total += Cost(0, 2 * (shape.tokens * model.heads.count + keys) * dim * dim)
@@ -105,7 +115,7 @@ class SelfAttention(Attention, Mixer):
         pairs = shape.batch * products(seen.reach, shape.length, shape.keys)
         own = cls.base_cost(model, False, shape, shape.tokens, shape.batch * shape.keys, pairs)
         at = part_of(model.position).cost(model.position, model, place, pairs, shape.tokens)
-        return own + Cost(0, at.flops)
+        return own + Cost(0, at.flops, meeting=at.flops)
 
     @classmethod
     def kept(cls, settings: Part, model: ModelConfig, place: Place) -> tuple[int, int]:
@@ -142,33 +152,32 @@ class CrossAttention(Attention):
         return tuple(x.contiguous() for x in self.heads.keep(source_BSC))
 
     def forward(self, x_BTC: Tensor, context: Context) -> Tensor:
-        held, layout = context.held, context.layout
         assert context.source_layout is not None
-        if held is not None and held.cross is not None:
-            kept = held.cross
-        else:
-            assert context.source is not None
-            kept = self.heads.keep(context.source)
-            if held is not None:
-                held.cross = kept
+        kept = context.of_source(self.heads.keep)
         q = self.heads.query(x_BTC)
         rows, sources = q.shape[0], kept[0].shape[0]
         if rows != sources:  # the beams of a source are so many queries to the same keys
             q = q.reshape(sources, rows // sources, *q.shape[1:]).transpose(1, 2).flatten(2, 3)
-            layout = layout.memo(("folded", sources), lambda: _fold(layout, sources))
+        layout = folded(context.layout, sources)
         k, v = self.heads.open(kept)
         y: Tensor = self.meet(q, k, v, SameSegment(), layout, context.source_layout, None)
         return y.reshape(rows, -1, y.shape[-1])
 
 
-def _fold(layout: Layout, sources: int) -> Layout:
-    """``[N·beams, T]`` as ``[N, beams·T]``."""
-    return Layout(layout.position.reshape(sources, -1), layout.segment.reshape(sources, -1))
+def folded(layout: Layout, sources: int) -> Layout:
+    """``[N·beams, T]`` as ``[N, beams·T]``: the rows of a source as one."""
+    if layout.batch == sources:
+        return layout
+
+    def fold() -> Layout:
+        return Layout(layout.position.reshape(sources, -1), layout.segment.reshape(sources, -1))
+
+    return layout.memo(("folded", sources), fold)
 
 
 def watch(module: nn.Module, on: bool = True) -> list[list[Tensor]]:
     """Make every attention under ``module`` keep its weights (in the order of the modules), or stop."""
-    found: list[Any] = [m for m in module.modules() if isinstance(m, Attention)]
+    found: list[Any] = [m for m in module.modules() if isinstance(m, Watched)]
     for m in found:
         m.watch = [] if on else None
     return [m.watch for m in found] if on else []

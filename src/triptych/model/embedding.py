@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from triptych.config import ModelConfig, Part, parts
-from triptych.model.registry import Cost, carries_out
+from triptych.model.registry import Cost, carries_out, linear_cost
 
 
 class Output(nn.Linear):
@@ -80,4 +80,57 @@ class Table(Embedding):
             out.weight = self.weight
         else:
             nn.init.normal_(out.weight, std=width**-0.5)
+        return out
+
+
+class Back(nn.Module):
+    """A linear map the other way: ``h · W`` where the map is ``x · Wᵀ``; the same weight."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.weight = linear.weight
+
+    def forward(self, h: Tensor) -> Tensor:
+        """``[…, C]`` → ``[…, E]``."""
+        return F.linear(h, self.weight.t())
+
+
+@carries_out(parts.FactorisedEmbedding)
+class Factorised(Embedding):
+    """A row of E values for each id, and a map from E to C (Lan et al. 2019, section 3.1). It has the scale of
+    a table; tied, logits go back through the same map, else through a map and rows of their own."""
+
+    def __init__(self, settings: parts.FactorisedEmbedding, model: ModelConfig) -> None:
+        super().__init__(settings, model)
+        E, C = settings.dim, model.dim
+        self.weight = nn.Parameter(torch.empty(model.vocab, E))
+        self.expand = nn.Linear(E, C, bias=False)
+        nn.init.normal_(self.weight, std=C**-0.5 if model.scale_embedding else 0.02)
+        nn.init.normal_(self.expand.weight, std=E**-0.5)
+
+    @classmethod
+    def cost(cls, settings: Part, model: ModelConfig, tokens: int) -> Cost:
+        """The rows, and the map for each token."""
+        E = settings.dim  # type: ignore[attr-defined]
+        return Cost(model.vocab * E) + linear_cost(tokens, E, model.dim, bias=False)
+
+    @classmethod
+    def output_cost(cls, settings: Part, model: ModelConfig, tokens: int) -> Cost:
+        """The map back, and a product with the rows."""
+        E = settings.dim  # type: ignore[attr-defined]
+        return linear_cost(tokens, model.dim, E, bias=False) + linear_cost(tokens, E, model.vocab, bias=False)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        y: Tensor = self.expand(F.embedding(ids, self.weight))
+        return y
+
+    def output(self, tied: bool) -> Output:
+        (vocab, E), C = self.weight.shape, self.expand.out_features
+        if tied:
+            out = Output(E, vocab, Back(self.expand))
+            out.weight = self.weight
+            return out
+        out = Output(E, vocab, nn.Linear(C, E, bias=False))
+        nn.init.normal_(out.weight, std=E**-0.5)
+        nn.init.normal_(out.reduce.weight, std=C**-0.5)  # type: ignore[arg-type]
         return out

@@ -10,13 +10,7 @@ from triptych.model.visible import Visible
 
 
 class Mixer(nn.Module):
-    """``(x, context) → y``, constructed with its settings, the model's, and its place.
-
-    Attributes:
-        takes_source: it reads the source itself, and no cross-attention stands after it.
-    """
-
-    takes_source = False
+    """``(x, context) → y``, constructed with its settings, the model's, and its place."""
 
     @classmethod
     def cost(cls, settings: Part, model: ModelConfig, place: Place, seen: Visible, shape: Shape) -> Cost:
@@ -33,6 +27,11 @@ class Mixer(nn.Module):
         """How many positions back what is kept of a token may be asked for; 0: nothing is kept of tokens;
         None: without limit."""
         return 0
+
+    @classmethod
+    def kept_of_source(cls, settings: Part, model: ModelConfig, place: Place) -> int:
+        """Values a mixer that takes a source keeps of each of its tokens."""
+        raise NotImplementedError
 
     def keys(self, source_NSC: Tensor) -> tuple[Tensor, ...]:
         """What is made of a source, once, by a mixer that takes one."""

@@ -95,6 +95,16 @@ class Context:
             return list(new), self.layout
         return self.held.append(*new), self.held.keys
 
+    def of_source(self, make: Callable[[Tensor], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+        """What ``make`` gives of the source: from the state, if there is one that has it."""
+        if self.held is not None and self.held.cross is not None:
+            return self.held.cross
+        assert self.source is not None
+        kept = make(self.source)
+        if self.held is not None:
+            self.held.cross = kept
+        return kept
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -122,17 +132,32 @@ class Shape:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a part costs: trained parameters; floating-point operations of its matrix products (a
-    multiply-add counts two) in one forward pass."""
+    """What a part costs.
+
+    Attributes:
+        parameters: trained ones.
+        flops: floating-point operations of its matrix products (a multiply-add counts two) in one forward
+            pass.
+        meeting: those of them in which tokens meet tokens: scores, and weighted values.
+        spared: what the backward pass has less than twice ``flops``: products for gradients that nothing
+            asks for.
+    """
 
     parameters: int = 0
     flops: int = 0
+    meeting: int = 0
+    spared: int = 0
 
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(self.parameters + other.parameters, self.flops + other.flops)
+    def __add__(self, o: Cost) -> Cost:
+        return Cost(
+            self.parameters + o.parameters,
+            self.flops + o.flops,
+            self.meeting + o.meeting,
+            self.spared + o.spared,
+        )
 
     def __mul__(self, times: int) -> Cost:
-        return Cost(self.parameters * times, self.flops * times)
+        return Cost(self.parameters * times, self.flops * times, self.meeting * times, self.spared * times)
 
 
 def linear_cost(tokens: int, inner: int, outer: int, bias: bool) -> Cost:

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from triptych.config import ModelConfig
+from triptych.config import ModelConfig, parts
 from triptych.config.model import Side
 from triptych.layout import Layout
 from triptych.model.attention import CrossAttention
-from triptych.model.feedforward import FeedForward
+from triptych.model.experts import feed_forward, feed_forward_cost
 from triptych.model.mixer import Mixer
 from triptych.model.norm import (
     Parallel,
@@ -40,8 +40,8 @@ class Block(nn.Module):
         super().__init__()
         settings = model.mixers(_side(place))[place.layer]
         self.mixer: Mixer = part_of(settings)(settings, model, place)
-        self.cross = CrossAttention(model) if place.source and not self.mixer.takes_source else None
-        self.ffn: FeedForward = part_of(model.ffn)(model.ffn, model)
+        self.cross = CrossAttention(model) if place.source and not settings.takes_source else None
+        self.ffn = feed_forward(model, place)
         if model.norm.placement == "parallel":
             self.parallel = Parallel(model)
             return
@@ -119,25 +119,28 @@ def sights(model: ModelConfig, causal: bool) -> list[Visible]:
     return [sight(s, causal) for s in model.sights("decoder" if causal else "encoder")]
 
 
-def stack_cost(model: ModelConfig, causal: bool, shape: Shape) -> Cost:
-    """Parameters, and matrix products of one pass."""
-    total, place = Cost(), Place.of(model, causal)
+def stack_costs(model: ModelConfig, causal: bool, shape: Shape) -> dict[str, Cost]:
+    """Parameters, and matrix products of one pass, by part."""
+    total, place = {}, Place.of(model, causal)
     for i, (mixer, seen) in enumerate(zip(model.mixers(_side(place)), sights(model, causal), strict=True)):
-        at = Place.of(model, causal, i)
-        total += block_cost(model, at, mixer, seen, shape)
-    total += Cost(part_of(model.position).cost(model.position, model, place).parameters)
-    return total + norm_cost(model) if ends_with_norm(model) else total
+        for name, cost in block_costs(model, Place.of(model, causal, i), mixer, seen, shape).items():
+            total[name] = total.get(name, Cost()) + cost
+    if ends_with_norm(model):
+        total["norms"] += norm_cost(model)
+    at = part_of(model.position).cost(model.position, model, place)
+    return {**total, "positions": Cost(at.parameters)}
 
 
-def block_cost(model: ModelConfig, place: Place, mixer: object, seen: Visible, shape: Shape) -> Cost:
+def block_costs(
+    model: ModelConfig, place: Place, mixer: parts.Mixer, seen: Visible, shape: Shape
+) -> dict[str, Cost]:
     """Of one layer."""
-    part = part_of(mixer)  # type: ignore[arg-type]
-    total: Cost = part.cost(mixer, model, place, seen, shape)
-    total += part_of(model.ffn).cost(model.ffn, model, shape.tokens)
-    cross = place.source and not part.takes_source
+    cross = place.source and not mixer.takes_source
+    out = {"mixers": part_of(mixer).cost(mixer, model, place, seen, shape)}
     if cross:
-        total += CrossAttention.cost(model, shape)
-    return total + norm_cost(model) * norms_in_block(model, 3 if cross else 2)
+        out["cross-attention"] = CrossAttention.cost(model, shape)
+    out["feed-forward"] = feed_forward_cost(model, place, shape.tokens)
+    return {**out, "norms": norm_cost(model) * norms_in_block(model, 3 if cross else 2)}
 
 
 def kept_values(
@@ -150,7 +153,7 @@ def kept_values(
         part, place = part_of(mixer), Place.of(model, True, i)
         token, row = part.kept(mixer, model, place)
         total += rows * (token * slots(part.sees(mixer, seen), back, chunks) + row)
-        if place.source and not part.takes_source:
+        if place.source and not mixer.takes_source:
             total += sources * source * part_of(model.heads).kept_values(model, True)
         elif place.source:
             total += sources * source * part.kept_of_source(mixer, model, place)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ from triptych.model import mixers as mixers  # registers them
 from triptych.model.dropout import Dropout
 from triptych.model.embedding import Embedding, Output
 from triptych.model.registry import Cost, Shape, part_of
-from triptych.model.stack import Block, Stack, kept_values, stack_cost
+from triptych.model.stack import Block, Stack, kept_values, stack_costs
 from triptych.model.state import State
 
 # Where parts put what is to be added to the loss.
@@ -173,22 +173,34 @@ def build(model: ModelConfig, seed: int | None = None) -> Model:
         return forms[model.form](model)
 
 
+def tensors(model: nn.Module) -> dict[str, Tensor]:
+    """All that a model is, by name: parameters and buffers, tied ones once."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
 def cost(model: ModelConfig, batch: int = 1, length: int = 1, source: int = 1) -> Cost:
     """Parameters, and operations of the matrix products of one forward pass without a cache, from formulas
     alone: ``batch`` rows of ``length`` tokens (and ``source`` source tokens)."""
+    return sum(costs(model, batch, length, source).values(), Cost())
+
+
+def costs(model: ModelConfig, batch: int = 1, length: int = 1, source: int = 1) -> dict[str, Cost]:
+    """``cost`` by part: embedding; encoder and decoder, each by its own parts; output."""
     embedding = part_of(model.embedding)
     both = model.form == "encoder_decoder"
-    tokens, others = batch * length, batch * source if both else 0
-    total: Cost = embedding.cost(model.embedding, model, tokens)
+    shapes = {
+        "encoder": Shape(batch, source, source) if both else Shape(batch, length, length),
+        "decoder": Shape(batch, length, length, source, batch) if both else Shape(batch, length, length),
+    }
+    out: dict[str, Cost] = {"embedding": embedding.cost(model.embedding, model, batch * length)}
     if both:
-        apart = embedding.cost(model.embedding, model, others)
-        total += Cost(apart.parameters if model.tie != "all" else 0, apart.flops)
-        total += stack_cost(model, False, Shape(batch, source, source))
-        total += stack_cost(model, True, Shape(batch, length, length, source, batch))
-    else:
-        total += stack_cost(model, model.form == "decoder", Shape(batch, length, length))
-    output = embedding.output_cost(model.embedding, model, tokens)
-    return total + Cost(output.parameters if model.tie == "none" else 0, output.flops)
+        other: Cost = embedding.cost(model.embedding, model, batch * source)
+        out["embedding"] += other if model.tie != "all" else replace(other, parameters=0)
+    for side in model.stacks:
+        for name, one in stack_costs(model, side == "decoder", shapes[side]).items():
+            out[f"{side} {name}"] = one
+    output: Cost = embedding.output_cost(model.embedding, model, batch * length)
+    return {**out, "output": output if model.tie == "none" else replace(output, parameters=0)}
 
 
 def cache_bytes(

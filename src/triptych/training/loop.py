@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from triptych.config import RunConfig
 from triptych.data import Cursor, ParallelData, TranslationBatch
 from triptych.errors import UserError
-from triptych.model import EncoderDecoder
+from triptych.model import EncoderDecoder, tensors
 from triptych.objectives import Loss, Translation
 from triptych.training.checkpoint import save_checkpoint
 from triptych.training.machine import autocast
@@ -70,7 +70,7 @@ class Trainer:
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs to go on exactly."""
         return {
-            "model": {name: p.detach().clone() for name, p in unique(self.model).items()},
+            "model": {name: p.detach().clone() for name, p in tensors(self.model).items()},
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "pace": asdict(self.pace),
@@ -84,7 +84,7 @@ class Trainer:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from ``state``."""
-        own = unique(self.model)
+        own = tensors(self.model)
         with torch.no_grad():
             for name, value in state["model"].items():
                 own[name].copy_(value)
@@ -288,11 +288,6 @@ def dataset_loss(model: EncoderDecoder, objective: Translation, data: ParallelDa
             total = total + objective.loss(model, batch.to(device))
     model.train(was)
     return total
-
-
-def unique(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name, tied ones once."""
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 def memory_mb(device: torch.device) -> float:

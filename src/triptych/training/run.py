@@ -21,12 +21,12 @@ from triptych.engine import Bundle, Translation, read_json, save_weights
 from triptych.engine.bundle import CONFIG, MODEL, TOKENIZER
 from triptych.errors import UserError
 from triptych.evaluation import Scores, evaluate, tune_alpha
-from triptych.model import EncoderDecoder, build
+from triptych.model import EncoderDecoder, build, tensors
 from triptych.objectives import Loss
 from triptych.objectives import Translation as TranslationObjective
 from triptych.text import Tokenizer, write_text_atomic
 from triptych.training.checkpoint import average, list_checkpoints, newest
-from triptych.training.loop import Trainer, dataset_loss, unique
+from triptych.training.loop import Trainer, dataset_loss
 from triptych.training.machine import choose_precision, keep_memory, prefer_fast_fp32
 from triptych.training.monitor import Monitor
 from triptych.training.prepare import Corpus, encode, keep_texts, learn_tokenizer, silent
@@ -263,7 +263,7 @@ def _choose(trainer: Trainer, checkpoints: Path, say: Say) -> tuple[str, Loss]:
 
 
 def _put(model: EncoderDecoder, state: dict[str, torch.Tensor]) -> None:
-    own = unique(model)
+    own = tensors(model)
     with torch.no_grad():
         for name, value in state.items():
             own[name].copy_(value)

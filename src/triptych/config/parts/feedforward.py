@@ -29,6 +29,38 @@ class GeluFeedForward(FeedForward):
     kind: Literal["gelu"] = "gelu"
 
 
+class GeluTanhFeedForward(FeedForward):
+    """Two linear maps with GELU's approximation by tanh between (Hendrycks and Gimpel 2016, section 2)."""
+
+    kind: Literal["gelu_tanh"] = "gelu_tanh"
+
+
+class SiluFeedForward(FeedForward):
+    """Two linear maps with a SiLU, x · sigmoid(x), between (Hendrycks and Gimpel 2016, section 2)."""
+
+    kind: Literal["silu"] = "silu"
+
+
+class SquaredReluFeedForward(FeedForward):
+    """Two linear maps with the square of a ReLU between (So et al. 2021, section 3)."""
+
+    kind: Literal["relu2"] = "relu2"
+
+
+class GluFeedForward(FeedForward):
+    """A sigmoid-gated linear unit and an output map (Dauphin et al. 2017; Shazeer 2020, section 2)."""
+
+    kind: Literal["glu"] = "glu"
+    bias: bool = False
+
+
+class GegluFeedForward(FeedForward):
+    """A GELU-gated linear unit and an output map (Shazeer 2020, section 2)."""
+
+    kind: Literal["geglu"] = "geglu"
+    bias: bool = False
+
+
 class SwigluFeedForward(FeedForward):
     """A SiLU-gated linear unit and an output map (Shazeer 2020, section 2)."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from pydantic import Field, PositiveInt
+
 from triptych.config.settings import Part
 
 
@@ -13,11 +15,13 @@ class Mixer(Part):
     Attributes:
         stacks: the stacks it can stand in: causal ones, those that see both directions, or both.
         attends: it is softmax attention, to which model.heads, attention, and all of position apply.
+        takes_source: it reads the source itself, and no cross-attention stands after it.
     """
 
     section: ClassVar[str] = "model.mixer"
     stacks: ClassVar[frozenset[str]] = frozenset({"causal", "bidirectional"})
     attends: ClassVar[bool] = False
+    takes_source: ClassVar[bool] = False
 
 
 class AttentionMixer(Mixer):
@@ -25,3 +29,86 @@ class AttentionMixer(Mixer):
 
     attends: ClassVar[bool] = True
     kind: Literal["attention"] = "attention"
+
+
+class RecurrentMixer(Mixer):
+    """A state that each token changes in turn; in an encoder one in each direction."""
+
+    hidden: PositiveInt | None = Field(
+        None, description="width of the state, in each direction; model.dim when not given"
+    )
+
+
+class LstmMixer(RecurrentMixer):
+    """Long short-term memory (Hochreiter and Schmidhuber 1997; Gers et al. 2000)."""
+
+    kind: Literal["lstm"] = "lstm"
+
+
+class GruMixer(RecurrentMixer):
+    """Gated recurrent unit (Cho et al. 2014, section 2.3)."""
+
+    kind: Literal["gru"] = "gru"
+
+
+class BahdanauMixer(RecurrentMixer):
+    """In a decoder a GRU that reads the source before each step, by additive attention; in an encoder a
+    bidirectional GRU (Bahdanau et al. 2015, section 3)."""
+
+    takes_source: ClassVar[bool] = True
+    kind: Literal["bahdanau"] = "bahdanau"
+    align: PositiveInt | None = Field(
+        None, description="width in which states and source are compared; that of the state when not given"
+    )
+
+
+class LuongMixer(RecurrentMixer):
+    """In a decoder an LSTM that reads the source after each step, by global attention; in an encoder a
+    bidirectional LSTM (Luong et al. 2015, section 3.1)."""
+
+    takes_source: ClassVar[bool] = True
+    kind: Literal["luong"] = "luong"
+    score: Literal["dot", "general"] = Field(
+        "general", description="dot, or general: with a learned map between state and source"
+    )
+    input_feeding: bool = Field(
+        False, description="what was read goes into the next step (Luong et al. 2015, section 3.3)"
+    )
+
+
+class ConvMixer(Mixer):
+    """Gated convolution over near tokens (Gehring et al. 2017, section 3.2)."""
+
+    kind: Literal["conv"] = "conv"
+    kernel: int = Field(3, ge=2, description="tokens that are mixed, the token itself included; from 2 up")
+
+
+class BottleneckMixer(Mixer):
+    """``latents`` learned vectors read each sequence, and its tokens read them: time grows with T · latents
+    (Lee et al. 2019, section 3.1; Jaegle et al. 2021, section 3.1)."""
+
+    stacks: ClassVar[frozenset[str]] = frozenset({"bidirectional"})
+    kind: Literal["bottleneck"] = "bottleneck"
+    latents: PositiveInt = 32
+
+
+class RetrievalMixer(Mixer):
+    """Softmax attention over the nearest ``width`` tokens and, apart, over the ``top`` best-matching older
+    ones, joined by a learned gate a head (Wu et al. 2022, section 3.1)."""
+
+    stacks: ClassVar[frozenset[str]] = frozenset({"causal"})
+    attends: ClassVar[bool] = True
+    kind: Literal["retrieval"] = "retrieval"
+    width: int = Field(512, ge=2, description="nearest tokens, the token itself included; 2 or more")
+    top: PositiveInt = Field(32, description="older tokens that are read, for each query and head")
+
+
+class ChannelMixer(Mixer):
+    """Each channel times a gate, from the mean of the sequence (squeeze and excitation; Hu et al. 2018,
+    section 3)."""
+
+    stacks: ClassVar[frozenset[str]] = frozenset({"bidirectional"})
+    kind: Literal["channel"] = "channel"
+    inner: PositiveInt | None = Field(
+        None, description="width between its two maps; model.dim / 16, but 8 or more, when not given"
+    )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+import math
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, SerializeAsAny, model_validator
 
-from triptych.config.settings import Part
+from triptych.config.settings import Part, part
+from triptych.errors import UserError
 
 Acts = Literal["embedding", "attention", "nowhere"]
+Pairs = Literal["interleaved", "halves"]
 
 
 class Position(Part):
@@ -28,7 +31,11 @@ class Sinusoidal(Position):
     """Fixed sines and cosines added to the embeddings (Vaswani et al. 2017, section 3.5)."""
 
     kind: Literal["sinusoidal"] = "sinusoidal"
-    base: PositiveFloat = 10000.0
+    base: float = Field(10000.0, gt=1)
+    layout: Pairs = Field(
+        "interleaved", description="interleaved: sine and cosine in turn; halves: all sines, then all cosines"
+    )
+    offset: NonNegativeInt = Field(0, description="added to every position")
 
 
 class Learned(Position):
@@ -38,13 +45,167 @@ class Learned(Position):
     max: PositiveInt = 1024
 
 
+class RopeScaling(Part):
+    """How rotary positions reach further than the length they were trained with."""
+
+    section: ClassVar[str] = "model.position.scaling"
+
+    @property
+    def stretch(self) -> float:
+        """What turned queries and keys are multiplied by."""
+        return 1.0
+
+
+class NoScaling(RopeScaling):
+    """Not at all."""
+
+    kind: Literal["none"] = "none"
+
+
+class Scaled(RopeScaling):
+    """What all scalings have in common."""
+
+    kind: str
+    factor: float = Field(ge=1, description="how many times further than trained")
+
+
+class LinearScaling(Scaled):
+    """Positions divided by the factor (Chen et al. 2023, section 2.3)."""
+
+    kind: Literal["linear"] = "linear"
+
+
+class Extended(Scaled):
+    """Those that know the length they were trained with."""
+
+    kind: str
+    original: PositiveInt = Field(description="tokens of the longest sequence trained with before")
+
+
+class DynamicScaling(Extended):
+    """The base grows with the length to be served, by which high frequencies stay as they are (dynamic NTK;
+    Peng et al. 2023, section 3.3). That length is set and not followed: followed, every new token would turn
+    the keys before it anew."""
+
+    kind: Literal["dynamic"] = "dynamic"
+    length: PositiveInt = Field(description="tokens of the longest sequence to be served")
+
+    @model_validator(mode="after")
+    def _grows(self) -> Self:
+        if self.length < self.original:
+            raise UserError(
+                f"{self.length} tokens are no more than the {self.original} trained with",
+                f"{self.section}.length",
+                "give a greater length, or no scaling",
+            )
+        return self
+
+
+class YarnScaling(Extended):
+    """Positions divided for slow pairs, as they are for fast ones, and a ramp between; scores sharpened
+    (YaRN; Peng et al. 2023, sections 3.2 and 3.4)."""
+
+    kind: Literal["yarn"] = "yarn"
+    beta_fast: PositiveFloat = Field(32.0, description="turns over the trained length that make a pair fast")
+    beta_slow: PositiveFloat = Field(1.0, description="turns over the trained length that make a pair slow")
+    attention_factor: PositiveFloat | None = Field(
+        None, description="what turned values are multiplied by; 0.1 · ln factor + 1 when not given"
+    )
+
+    @property
+    def stretch(self) -> float:
+        """Equation 22 there."""
+        return self.attention_factor or 0.1 * math.log(self.factor) + 1
+
+    @model_validator(mode="after")
+    def _fast_is_faster(self) -> Self:
+        return _rising(self, "beta_slow", "beta_fast")
+
+
+class Llama3Scaling(Extended):
+    """Positions divided for long waves, as they are for short ones, and a ramp between (Grattafiori et al.
+    2024, section 3.4.2; the ramp is that of the released code)."""
+
+    kind: Literal["llama3"] = "llama3"
+    low_freq_factor: PositiveFloat = Field(1.0, description="fewer turns over the trained length: long waves")
+    high_freq_factor: PositiveFloat = Field(4.0, description="more turns over it: short waves")
+
+    @model_validator(mode="after")
+    def _high_is_higher(self) -> Self:
+        return _rising(self, "low_freq_factor", "high_freq_factor")
+
+
+def _rising[S: RopeScaling](settings: S, low: str, high: str) -> S:
+    if getattr(settings, low) >= getattr(settings, high):
+        raise UserError(f"{high} is not above {low}", f"{settings.section}.{high}", f"give more than {low}")
+    return settings
+
+
 class Rope(Position):
-    """Queries and keys rotated by their position (Su et al. 2021, section 3.2.2), half-split layout."""
+    """Queries and keys rotated by their position (Su et al. 2021, section 3.2.2)."""
 
     acts: ClassVar[Acts] = "attention"
     relative: ClassVar[bool] = True
     kind: Literal["rope"] = "rope"
-    base: PositiveFloat = 10000.0
+    base: float = Field(10000.0, gt=1)
+    layout: Pairs = Field(
+        "halves", description="halves: value i turns with value i + n/2; interleaved: with its neighbour"
+    )
+    share: float = Field(1.0, gt=0, le=1, description="of a head's values, the first so many turn")
+    scaling: Annotated[SerializeAsAny[RopeScaling], part(RopeScaling, "none")] = NoScaling()
+
+    def turning(self, width: int) -> int:
+        """How many of ``width`` values turn."""
+        return round(self.share * width)
+
+
+class Shaw(Position):
+    """A trained vector a difference of positions, clipped, joins keys and values (Shaw et al. 2018, section
+    3.2); heads and layers share them."""
+
+    acts: ClassVar[Acts] = "attention"
+    relative: ClassVar[bool] = True
+    kind: Literal["shaw"] = "shaw"
+    clip: PositiveInt = Field(16, description="greater differences count as this one")
+
+
+class T5Buckets(Position):
+    """A trained number a head and bucket of differences is added to scores (Raffel et al. 2020, section 2.1):
+    near differences have a bucket each, far ones share logarithmically wider ones. T5 uses the dot score."""
+
+    acts: ClassVar[Acts] = "attention"
+    relative: ClassVar[bool] = True
+    kind: Literal["t5"] = "t5"
+    buckets: int = Field(32, ge=4, multiple_of=2, description="an even number; an encoder halves them")
+    distance: PositiveInt = Field(128, description="differences from here on share the last bucket")
+
+    @model_validator(mode="after")
+    def _room_for_far_ones(self) -> Self:
+        if self.distance <= self.buckets // 2:
+            raise UserError(
+                f"{self.buckets // 2} buckets of one difference each pass a distance of {self.distance}",
+                f"{self.section}.distance",
+                f"give more than {self.buckets // 2}, or fewer buckets",
+            )
+        return self
+
+
+class Alibi(Position):
+    """A penalty that grows with distance, faster in some heads, is added to scores (Press et al. 2022, section
+    3); both ways in an encoder."""
+
+    acts: ClassVar[Acts] = "attention"
+    relative: ClassVar[bool] = True
+    kind: Literal["alibi"] = "alibi"
+
+
+class TransformerXL(Position):
+    """Sinusoids of differences, mapped to keys, and a bias of queries for content and one for position (Dai et
+    al. 2019, section 3.3)."""
+
+    acts: ClassVar[Acts] = "attention"
+    relative: ClassVar[bool] = True
+    kind: Literal["xl"] = "xl"
 
 
 class NoPosition(Position):

@@ -28,6 +28,8 @@ SETTINGS = {
 class Ending:
     """Steps whose end is likelier, so that rows also end before their limit."""
 
+    device = torch.device("cpu")
+
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
 

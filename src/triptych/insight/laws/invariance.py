@@ -127,6 +127,10 @@ def shift(s: Subject) -> Iterator[Compared | str]:
     """With relative positions, or none, only differences of positions matter."""
     if not s.config.position.relative:
         raise Skip(f"{s.config.position.kind} positions are absolute")
+    for side in s.config.stacks:
+        for part in (*s.config.mixers(side), *s.config.sights(side)):
+            if isinstance(part, parts.Grid):
+                raise Skip(f"{part.kind}: rows and columns of a grid are absolute")
     rows = s.rows(3)
     want = s.logits(rows)
     for by in (1, 17, 100):

@@ -65,6 +65,8 @@ def on_the_model(s: Subject) -> Iterator[Compared]:
 class Table:
     """Steps over random logits that depend on the source and on all tokens so far."""
 
+    device = torch.device("cpu")
+
     def __init__(self, sources: int, beams: int, seed: int) -> None:
         self.past = [(seed, n) for n in range(sources) for _ in range(beams)]
         self.known: dict[tuple[int, ...], Tensor] = {}
@@ -128,6 +130,8 @@ def every(
 
 class Fixed:
     """Steps whose logits are the same after everything."""
+
+    device = torch.device("cpu")
 
     def __init__(self, logits_V: Tensor, rows: int) -> None:
         self.logits, self.rows = logits_V, rows

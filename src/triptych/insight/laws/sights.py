@@ -22,4 +22,20 @@ def _window(settings: parts.SeeWindow, query: int, key: int, both: bool) -> bool
     return query - settings.width < key < query + (settings.width if both else 1)
 
 
-SEEN: dict[type[parts.Sight], Rule] = {parts.SeeEverything: _everything, parts.SeeWindow: _window}
+def _axial(settings: parts.SeeAxial, query: int, key: int, both: bool) -> bool:
+    (a, b), (c, d) = divmod(query, settings.width), divmod(key, settings.width)
+    return (a == c or b == d) and (both or key <= query)
+
+
+def _cells(settings: parts.SeeCells, query: int, key: int, both: bool) -> bool:
+    shift = settings.size // 2 if settings.shifted else 0
+    a, b = ([(x - shift) // settings.size for x in divmod(at, settings.width)] for at in (query, key))
+    return a == b and (both or key <= query)
+
+
+SEEN: dict[type[parts.Sight], Rule] = {
+    parts.SeeEverything: _everything,
+    parts.SeeWindow: _window,
+    parts.SeeAxial: _axial,
+    parts.SeeCells: _cells,
+}

@@ -8,12 +8,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from triptych.config import ModelConfig, ObjectiveConfig, parts
+from triptych.config import ModelConfig, ObjectiveConfig, Part, parts
 from triptych.data import PAD, translation_batch
 from triptych.errors import UserError
 from triptych.layout import Layout
@@ -27,7 +27,15 @@ SPECIALS = 4  # pad, unk, bos, eos: the lowest ids
 VOCAB = 48  # when the configuration leaves the size to the tokenizer
 LARGE = 30_000_000  # parameters; a larger model is made smaller before it is built
 LONGEST = 9  # tokens in a sequence
-WINDOW = 4  # a window as wide as the sequences would hide nothing
+# A window as wide as the sequences would hide nothing, and a grid as wide would be one row.
+SHORT: dict[type[Part], dict[str, int]] = {
+    parts.SeeWindow: {"width": 4},
+    parts.SeeAxial: {"width": 3},
+    parts.SeeCells: {"width": 3, "size": 2},
+    parts.DeformableMixer: {"width": 3},
+    parts.SpatialMixer: {"width": 3},
+    parts.RetrievalMixer: {"width": 3, "top": 2},
+}
 
 Side = Literal["left", "right"]
 SIDES: tuple[Literal["left", "right"], ...] = ("right", "left")
@@ -96,6 +104,8 @@ class Subject:
             for name in ("encoder", "decoder"):
                 if isinstance(stack := getattr(self.model, name, None), Stack):
                     stack.look(self.config, causal=name == "decoder")
+                    for block, mixer in zip(stack.blocks, self.config.mixers(name), strict=True):
+                        block.mixer.settings = mixer
 
     def reseed(self, number: int) -> None:
         """Random draws from here on depend on the seed and ``number`` alone."""
@@ -234,20 +244,21 @@ def smaller(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
 
 
 def narrower(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
-    """The configuration with windows that the short sequences of the laws pass, and what was changed."""
-    seen = config.attention.visible
-    listed = seen if isinstance(seen, tuple) else (seen,)
-    notes, out = [], []
-    for one in listed:
-        if isinstance(one, parts.SeeWindow) and one.width > WINDOW:
-            notes.append(f"a window of {WINDOW}, not {one.width}")
-            one = one.model_copy(update={"width": WINDOW})
-        out.append(one)
-    if not notes:
-        return config, []
-    visible = tuple(out) if isinstance(seen, tuple) else out[0]
-    attention = config.attention.model_copy(update={"visible": visible})
-    return config.model_copy(update={"attention": attention}), list(dict.fromkeys(notes))
+    """The configuration with windows and grids that the short sequences of the laws pass, and what was
+    changed."""
+    notes: list[str] = []
+
+    def short(one: Part) -> Part:
+        most = {key: n for key, n in SHORT.get(type(one), {}).items() if getattr(one, key) > n}
+        notes.extend(f"{one.kind} {key} {n}, not {getattr(one, key)}" for key, n in most.items())
+        return one.model_copy(update=most)
+
+    def shorten(chosen: Any) -> Any:
+        return tuple(map(short, chosen)) if isinstance(chosen, tuple) else chosen and short(chosen)
+
+    attention = config.attention.model_copy(update={"visible": shorten(config.attention.visible)})
+    mixers = {key: shorten(getattr(config, key)) for key in ("mixer", "encoder_mixer", "decoder_mixer")}
+    return config.model_copy(update={"attention": attention, **mixers}), list(dict.fromkeys(notes))
 
 
 def alone(config: ModelConfig) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from triptych.insight.laws.registry import law
 from triptych.insight.laws.sights import SEEN
@@ -35,7 +35,7 @@ def weights(s: Subject) -> Iterator[Compared | str]:
         watch(s.model)
         try:
             got = s.forward(main, source)
-            found = {n: m.watch or [] for n, m in s.model.named_modules() if isinstance(m, Attention)}
+            found = {n: m.watch or [] for n, m in s.model.named_modules() if plain(n, m)}
         finally:
             watch(s.model, False)
         real = main[1].real
@@ -44,6 +44,13 @@ def weights(s: Subject) -> Iterator[Compared | str]:
             sink = s.model.get_submodule(name).sink is not None
             yield from distribution(name, w_BHTS, truth(s, name, main, source), sink)
     yield from ways(s)
+
+
+def plain(name: str, module: nn.Module) -> bool:
+    """An attention whose keys are all tokens of its stack, or all of its source."""
+    return isinstance(module, SelfAttention) or (
+        isinstance(module, CrossAttention) and name.endswith(".cross")
+    )
 
 
 def truth(s: Subject, name: str, main: Placed, source: Placed | None) -> Tensor:
