@@ -395,11 +395,13 @@ def table_rows(text: str) -> list[list[str]]:
 def settings() -> dict[str, dict[str, dict[str, Any]]]:
     """Section → key → kind ("" where there are none) → default; ``...`` where a key is needed."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
+    axes: dict[str, str] = {}  # the kind of an axis: what stands without one
 
     def add(cls: type[Settings], section: str, kind: str) -> None:
         for key, field in cls.model_fields.items():
             inner, place = field.annotation, f"{section}.{key}".lstrip(".")
             if isinstance(inner, type) and issubclass(inner, Part):
+                axes[place] = field.default.kind
                 for name, choice in choices(inner).items():
                     add(choice, place, name)
             elif isinstance(inner, type) and issubclass(inner, Settings):
@@ -409,17 +411,9 @@ def settings() -> dict[str, dict[str, dict[str, Any]]]:
                 found.setdefault(section, {}).setdefault(key, {})[kind] = value
 
     add(RunConfig, "", "")
-    for axis, keys in found.items():  # the kind of an axis: what stands without one
-        if "" not in keys.get("kind", {"": None}):
-            keys["kind"] = {"": _default(axis).kind}
+    for axis, kind in axes.items():
+        found[axis]["kind"] = {"": kind}
     return found
-
-
-def _default(axis: str) -> Any:
-    value: Any = RunConfig()
-    for step in axis.split("."):
-        value = getattr(value, step)
-    return value
 
 
 def plain(cell: str) -> Any:

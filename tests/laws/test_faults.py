@@ -22,7 +22,7 @@ from triptych.decoding import steps as stepping
 from triptych.decoding.search import _Beam, _chain, _draws
 from triptych.insight.laws import LAWS, verify
 from triptych.model import attend, attention, dropout, embedding, heads, norm, state, transformer, visible
-from triptych.model.positions import absolute, rotary
+from triptych.model.positions import absolute, base, rotary
 from triptych.objectives import loss, translation
 
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -87,7 +87,7 @@ FAULTS = [
       "self.norm(y)", "self.norm(y - x_BTC.mean(1, keepdim=True))", ANY),
     F("padding is seen", 2, "translator", visible.SameSegment.__call__,
       "(q == k) & (q >= 0)", "(q == k) | (k < 0)", ANY),
-    F("positions count slots", 2, "translator", absolute.Sinusoidal.embed,
+    F("positions count slots", 2, "translator", base.waves,
       "layout.position[:, :, None]", "torch.arange(layout.length)[None, :, None]", ANY),
     F("learned positions count slots", 2, "encoder", absolute.Learned.embed,
       "self.table(layout.position)", "self.table(torch.arange(layout.length))", also(5)),
@@ -106,7 +106,7 @@ FAULTS = [
     F("each step is at position 0", 4, "translator", stepping.TranslationSteps.step,
       "self.state.length, device", "0, device", also(18)),
     F("a window is wider over a cache", 4, "decoder", visible.Window.__call__,
-      "< self.width", "< self.width + (query.length != key.length)", also(6, 18)),
+      "self.width - 1", "self.width - 1 + (query.length != key.length)", also(6, 13, 18)),
     F("slots that grow are not copied", 4, "translator", state._store,
       "grown.narrow(axis, 0, start).copy_(held.narrow(axis, 0, start))", "pass", also(3, 6, 18)),
     F("beams are folded across sources", 4, "beams", attention.CrossAttention.forward,
@@ -156,7 +156,7 @@ FAULTS = [
       "model.dim**-0.5 if", "1.0 if"),
     F("gradients point the wrong way", 12, "translator", loss._Smoothed.backward,
       "dh * grads[0]", "-dh * grads[0]"),
-    F("a window is one too wide", 13, "decoder", visible.Window.__call__, "< self.width", "<= self.width",
+    F("a window is one too wide", 13, "decoder", visible.Window.__call__, "self.width - 1", "self.width",
       # Its state drops what the window lets it see.
       also(4)),
     F("weights sum over queries", 13, "encoder", attend._softmax,
@@ -170,9 +170,9 @@ FAULTS = [
     F("positions are absolute too", 15, "beams", transformer.Transformer.run,
       "self.dropout(x)", "self.dropout(x + 0.01 * layout.position[:, :, None])"),
     F("both halves turn one way", 16, "decoder", rotary.Rope.rotate,
-      "torch.cat((-sin, sin), -1)", "torch.cat((sin, sin), -1)", also(15)),
-    F("rotation stretches", 16, "beams", rotary.Rope.rotate, "torch.cat((cos, cos), -1)",
-      "1.1 * torch.cat((cos, cos), -1)", also(15)),
+      "torch.stack((-sin, sin),", "torch.stack((sin, sin),", also(15)),
+    F("rotation stretches", 16, "beams", rotary.Rope.rotate, "torch.stack((cos, cos),",
+      "1.1 * torch.stack((cos, cos),", also(15)),
     F("a multiply-add counts one", 17, "decoder", attention.Attention.base_cost,
       "Cost(0, 2 * pairs * value)", "Cost(0, pairs * value)"),
     F("the source's keys are counted once a token", 17, "translator", attention.CrossAttention.cost,

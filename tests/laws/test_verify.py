@@ -135,7 +135,7 @@ def test_wide_windows_are_made_narrow() -> None:
     )
     model = build(config, seed=0)
     subject = Subject(config, model, 0)
-    assert "window of 4, not 500" in subject.reduced
+    assert "window width 4, not 500" in subject.reduced
     verdicts = verify(config, model=model, only=[1, 4, 13])
     assert [v.status for v in verdicts] == ["holds"] * 3
     assert subject.model is not model and "Window(width=500)" in repr(model.decoder.visible)  # type: ignore[union-attr]

@@ -14,7 +14,27 @@ from triptych.errors import UserError
 from triptych.insight.laws import LAWS, verify
 
 # What a choice needs beside its kind. A choice that needs something and is not here fails the walk.
-NEEDED: dict[str, dict[str, Any]] = {"learned": {"max": 80}, "window": {"width": 3}}
+NEEDED: dict[str, dict[str, Any]] = {
+    "learned": {"max": 80},
+    "shaw": {"clip": 2},
+    "t5": {"buckets": 8, "distance": 7},
+    "window": {"width": 3},
+    "factorised": {"dim": 6},
+    "linformer": {"rank": 4, "max": 80},
+    "axial": {"width": 3},
+    "cells": {"width": 3, "size": 2},
+    "bottleneck": {"latents": 3},
+    "retrieval": {"width": 3, "top": 2},
+    "deformable": {"width": 3, "points": 2},
+    "spatial": {"width": 3, "size": 3},
+    "dilated": {"width": 2, "step": 2},
+    "blocks": {"size": 2},
+    "global": {"count": 2},
+    "random": {"size": 2},
+    "prefix": {"length": 3},
+    "all": {"of": [{"kind": "window", "width": 4}, {"kind": "dilated", "width": 3, "step": 2}]},
+    "any": {"of": [{"kind": "window", "width": 2}, {"kind": "global", "count": 1}]},
+}
 
 
 def every(axis: type[Part]) -> list[dict[str, Any]]:
@@ -22,9 +42,20 @@ def every(axis: type[Part]) -> list[dict[str, Any]]:
     return [{"kind": kind, **NEEDED.get(kind, {})} for kind in choices(axis)]
 
 
+SWIN = [{"kind": "cells", "width": 3, "size": 2, "shifted": shifted} for shifted in (False, True)]
+
 AXES: dict[str, list[Any]] = {
     "form": ["encoder_decoder", "decoder", "encoder"],
-    "position": every(parts.Position),
+    "position": [
+        *every(parts.Position),
+        {"kind": "sinusoidal", "layout": "halves", "offset": 2},
+        {
+            "kind": "rope",
+            "layout": "interleaved",
+            "share": 0.5,
+            "scaling": {"kind": "yarn", "factor": 4, "original": 8},
+        },
+    ],
     "norm": every(parts.Norm),
     "placement": ["post", "pre", "sandwich", "parallel", "deep"],
     "ffn": every(parts.FeedForward),
@@ -39,13 +70,28 @@ AXES: dict[str, list[Any]] = {
     "shaping": [{}, {"softcap": 3.0}, {"sinks": True}, {"softcap": 5.0, "sinks": True}],
     "score": every(parts.Score),
     "mixer": every(parts.Mixer),
-    "visible": [*every(parts.Sight), [{"kind": "window", "width": 2}, "everything"]],
+    "visible": [*every(parts.Sight), [{"kind": "window", "width": 2}, "everything"], SWIN],
     "tie": ["none", "decoder", "all"],
+    "embedding": every(parts.Embedding),
+    "experts": [
+        None,
+        {"count": 4, "router": "top_softmax"},
+        {"count": 3, "shared": 2, "dim": 8, "every": 2, "router": "sigmoid"},
+        {"count": 4, "top_k": 1, "capacity": 1.0, "router": {"kind": "softmax", "z": 0.01}},
+    ],
     "bias": [True, False],
     "scale_embedding": [True, False],
     "dropout": [(0.1, 0.0), (0.0, 0.0), (0.1, 0.1)],
     "depth": [1, 2, "uneven"],
 }
+
+
+def mixer(row: Row) -> dict[str, Any]:
+    """A mixer in the stacks it can stand in."""
+    stacks = choices(parts.Mixer)[row["mixer"]["kind"]].stacks  # type: ignore[attr-defined]
+    if row["form"] != "encoder_decoder" or len(stacks) == 2:
+        return {"mixer": row["mixer"]}
+    return {"decoder_mixer" if "causal" in stacks else "encoder_mixer": row["mixer"]}
 
 
 def settings(row: Row) -> dict[str, Any]:
@@ -61,11 +107,13 @@ def settings(row: Row) -> dict[str, Any]:
         "heads": {**row["heads"], "bias": row["bias"]},
         "attention": {"score": row["score"], "visible": row["visible"], "dropout": attention}
         | row["shaping"],
-        "mixer": row["mixer"],
+        **mixer(row),
         "position": row["position"],
         "norm": {**row["norm"], "placement": row["placement"]},
         "ffn": {**row["ffn"], "dim": 32, "bias": row["bias"]},
         "tie": row["tie"],
+        "embedding": row["embedding"],
+        "experts": row["experts"],
         "scale_embedding": row["scale_embedding"],
         "dropout": residual,
         **depth,
@@ -105,7 +153,21 @@ def label(row: Row) -> str:
 ROWS = [*pairwise(AXES, seed=4, legal=legal), *(wild(seed) for seed in range(4))]
 
 
-RELATIVE = ("rope", "none")
+RELATIVE = ("rope", "none", "alibi", "shaw", "t5", "xl")
+WITHOUT_SOFTMAX = (
+    "lstm",
+    "gru",
+    "conv",
+    "linear",
+    "retention",
+    "ssm",
+    "linformer",
+    "channel",
+    "deformable",
+    "spatial",
+)
+GRIDS = ("axial", "cells", "deformable", "spatial")
+BY_PLACE = ("blocks", "global", "random", "prefix")
 
 
 def does_not_apply(row: Row) -> set[int]:
@@ -115,9 +177,15 @@ def does_not_apply(row: Row) -> set[int]:
         out |= {1, 4, 6, 18}
     if row["form"] != "encoder_decoder":
         out |= {19}
+        if row["mixer"]["kind"] in WITHOUT_SOFTMAX and row["experts"] is None:
+            out |= {13}
     if row["position"]["kind"] != "rope":
         out |= {16}
-    if row["position"]["kind"] not in RELATIVE:
+    if row["position"]["kind"] not in RELATIVE or row["mixer"]["kind"] == "linformer":
+        out |= {15}
+    if any(kind in str(row["visible"]) for kind in BY_PLACE):
+        out |= {15}
+    if any(grid in str(row[axis]) for grid in GRIDS for axis in ("mixer", "visible")):
         out |= {15}
     return out
 

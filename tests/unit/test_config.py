@@ -96,11 +96,15 @@ def test_defaults_are_the_papers_base_model() -> None:
     [(parts.Position, "position"), (parts.Norm, "norm"), (parts.FeedForward, "ffn"), (parts.Mixer, "mixer")],
 )
 def test_parts_by_name(axis: type[Part], key: str) -> None:
-    """Every registered choice, by its kind alone and by a mapping: the same settings, kept through YAML,
-    carried out by a module."""
+    """Every registered choice, by its kind alone (where nothing else is needed) and by a mapping: the same
+    settings, kept through YAML, carried out by a module."""
     assert len(choices(axis)) >= 1
     for kind, cls in choices(axis).items():
-        short, long = (ModelConfig.parse({key: given}) for given in (kind, {"kind": kind}))
+        needed = {name: 4 for name, field in cls.model_fields.items() if field.is_required()}
+        stacks = getattr(cls, "stacks", ("causal", "bidirectional"))
+        form = {} if len(stacks) == 2 else {"form": "decoder" if "causal" in stacks else "encoder"}
+        ways = ({"kind": kind, **needed} if needed else kind, {"kind": kind, **needed})
+        short, long = (ModelConfig.parse({key: given, **form}) for given in ways)
         assert short == long and type(getattr(short, key)) is cls
         assert ModelConfig.parse(short.dump()) == short
         assert part_of(getattr(short, key)) is not None

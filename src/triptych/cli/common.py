@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from triptych.errors import UserError
 
 if TYPE_CHECKING:
+    from triptych.config import ModelConfig, RunConfig
     from triptych.training.run import Outcome
 
 _SETTING = re.compile(r"[A-Za-z_]\w*(\.\w+)*=.*", re.DOTALL)
@@ -25,6 +26,33 @@ def sort_out(items: Sequence[str]) -> tuple[list[str], list[str]]:
     """Positional arguments apart: (files, ``section.key=value`` settings)."""
     settings = [i for i in items if _SETTING.fullmatch(i) and not Path(i).exists()]
     return [i for i in items if i not in settings], settings
+
+
+def configuration(what: Sequence[str]) -> tuple[RunConfig, Path | None]:
+    """The configuration that is named, with settings laid over it, and the run folder if it is a run's."""
+    from triptych.config import PRESETS, load_config, preset
+
+    names, settings = sort_out(what)
+    if len(names) != 1:
+        raise UserError(
+            "name one run, configuration or preset", "command line", f"presets: {', '.join(PRESETS)}"
+        )
+    name, path = names[0], Path(names[0])
+    if path.is_dir():
+        if not (path / "config.yaml").exists():
+            raise UserError("this is no run folder", name, "give the folder that `triptych train` wrote")
+        return load_config(path / "config.yaml", settings), path
+    if path.exists():
+        return load_config(path, settings), None
+    if path.suffix in (".yaml", ".yml"):
+        raise UserError("there is no such file", name, "name a run folder, a configuration or a preset")
+    return load_config(preset(name), settings), None
+
+
+def with_vocabulary(config: RunConfig) -> ModelConfig:
+    """The model's settings; where the tokenizer would decide on the vocabulary, it is what is asked of it."""
+    vocab = config.model.vocab or config.text.tokenizer.size
+    return config.model.model_copy(update={"vocab": vocab})
 
 
 def free_folder(wanted: Path) -> Path:

@@ -11,7 +11,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 import typer
 
-from triptych.cli import demo, evaluate, show, train, translate, verify
+from triptych.cli import demo, evaluate, inspect, parts, show, train, translate, verify
 from triptych.errors import UserError
 
 app = typer.Typer(
@@ -27,6 +27,8 @@ app.command("train")(train.train)
 app.command("translate")(translate.translate)
 app.command("evaluate")(evaluate.evaluate)
 app.command("verify")(verify.verify)
+app.command("parts")(parts.parts)
+app.command("inspect")(inspect.inspect)
 app.command("config")(show.config)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from triptych.cli.common import sort_out
+from triptych.cli.common import configuration, sort_out, with_vocabulary
 from triptych.errors import UserError
 
 
@@ -22,32 +21,16 @@ def verify(
 
     Exit code 1 when a law is broken; the cause and the place to look are named.
     """
-    from triptych.config import PRESETS, load_config, preset
     from triptych.engine import load
     from triptych.insight.laws import table
     from triptych.insight.laws import verify as check
 
-    names, settings = sort_out(what)
-    if len(names) != 1:
-        raise UserError(
-            "name one run, configuration or preset", "command line", f"presets: {', '.join(PRESETS)}"
-        )
-    name, path, model = names[0], Path(names[0]), None
-    if path.is_dir():
-        if settings:
-            raise UserError("a trained run cannot be changed", settings[0], "verify its config.yaml instead")
-        bundle = load(path)
-        config, model = bundle.config, bundle.model
-    elif path.exists():
-        config = load_config(path, settings)
-    elif path.suffix in (".yaml", ".yml"):
-        raise UserError("there is no such file", name, "name a run folder, a configuration or a preset")
-    else:
-        config = load_config(preset(name), settings)
-    asked = config.model
-    if not asked.vocab:  # the tokenizer would decide, and this is what it is asked for
-        asked = asked.model_copy(update={"vocab": config.text.tokenizer.size})
-    verdicts = check(asked, model=model)
+    settings = sort_out(what)[1]
+    config, run = configuration(what)
+    if run and settings:
+        raise UserError("a trained run cannot be changed", settings[0], "verify its config.yaml instead")
+    model = load(run).model if run else None
+    verdicts = check(with_vocabulary(config), model=model)
     if as_json:
         for verdict in verdicts:
             print(json.dumps(verdict.to_dict(), ensure_ascii=False))

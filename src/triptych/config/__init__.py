@@ -14,6 +14,7 @@ from triptych.config.run import (
     TextConfig,
     TokenizerConfig,
     TrainingConfig,
+    VectorsConfig,
     duration,
 )
 from triptych.config.settings import Part, Settings, choices
@@ -33,6 +34,7 @@ __all__ = [
     "TextConfig",
     "TokenizerConfig",
     "TrainingConfig",
+    "VectorsConfig",
     "choices",
     "differences",
     "duration",

@@ -122,6 +122,12 @@ class ModelConfig(Settings):
         """What each layer of a stack may see, beside causality and the borders of sequences."""
         return _repeat(self.attention.visible, self.depth(side))
 
+    @property
+    def lookahead(self) -> int:
+        """Positions at the start of a sequence that see each other also in a decoder."""
+        layers = zip(self.mixers("decoder"), self.sights("decoder"), strict=True)
+        return max((seen.lookahead for mixer, seen in layers if mixer.attends), default=0)
+
     def attending(self, side: Side) -> bool:
         """Whether some layer of a stack is softmax attention over its own tokens."""
         return any(mixer.attends for mixer in self.mixers(side))
@@ -154,6 +160,11 @@ class ModelConfig(Settings):
     def ffn_dim(self) -> int:
         """Inner width of the feed-forward network."""
         return self.ffn.dim or 4 * self.dim
+
+    @property
+    def embedding_dim(self) -> int:
+        """Width of a row of the embedding."""
+        return getattr(self.embedding, "dim", None) or self.dim
 
     def routed(self, layer: int) -> bool:
         """Whether a layer, from 0, has experts in place of its feed-forward network."""

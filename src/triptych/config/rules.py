@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from triptych.config.model import ModelConfig
 
 Because = Literal["mathematics", "pointless", "harmful", "unbuilt"]
+MEANING: dict[Because, str] = {
+    "mathematics": "there is no such thing",
+    "pointless": "it would change nothing",
+    "harmful": "it would break a law",
+    "unbuilt": "it could be, and is not here",
+}
 # Reason, key under ``model``, and what would work.
 Refusal = tuple[str, str, str]
 
@@ -24,8 +30,7 @@ class Rule:
     Attributes:
         of: the choice, or the axis, that cannot be combined.
         other: with what, in a few words.
-        because: ``mathematics``: there is no such thing; ``pointless``: it would change nothing;
-            ``harmful``: it would break a law; ``unbuilt``: it could be, and is not here.
+        because: of what, as ``MEANING`` has it.
         check: the refusal when a configuration breaks the rule, else None.
     """
 
@@ -52,7 +57,10 @@ def refuses(
 
 @refuses(parts.Heads, "a model.dim that their count does not divide, unless they have a width of their own")
 def _whole_heads(m: ModelConfig) -> Refusal | None:
-    if getattr(m.heads, "dim", None) is not None or m.dim % m.heads.count == 0 or not m.attends:
+    mixers = [mixer for side in m.stacks for mixer in m.mixers(side)]
+    if not (m.attends or any(isinstance(mixer, parts.HeadsMixer) for mixer in mixers)):
+        return None
+    if getattr(m.heads, "dim", None) is not None or m.dim % m.heads.count == 0:
         return None
     divisors = [n for n in range(1, m.dim + 1) if m.dim % n == 0]
     near = sorted(sorted(divisors, key=lambda n: abs(n - m.heads.count))[:3])
@@ -63,14 +71,36 @@ def _whole_heads(m: ModelConfig) -> Refusal | None:
     )
 
 
-@refuses(parts.Rope, "heads of odd width")
+@refuses(parts.Rope, "an odd number of turning values")
 def _pairs_turn(m: ModelConfig) -> Refusal | None:
-    if not isinstance(m.position, parts.Rope) or m.head_dim % 2 == 0:
+    if not isinstance(m.position, parts.Rope):
+        return None
+    width, share = m.rotary_dim, m.position.share
+    if share < 1 and (m.position.turning(width) % 2 or abs(m.position.turning(width) - share * width) > 1e-6):
+        return (
+            f"{share:g} of a head's {width} values is {share * width:g}, and rotary positions turn pairs",
+            "position.share",
+            f"choose a share that makes an even number: 2/{width}, 4/{width}, …, 1",
+        )
+    if width % 2 and not isinstance(m.heads, parts.LatentHeads):
+        return (
+            f"rotary positions turn pairs of values, and a head of {width} is odd",
+            "position.kind",
+            "make model.dim / model.heads.count even",
+        )
+    return None
+
+
+@refuses(parts.DynamicScaling, "a single turning pair")
+def _fast_and_slow(m: ModelConfig) -> Refusal | None:
+    if not isinstance(m.position, parts.Rope) or not isinstance(m.position.scaling, parts.DynamicScaling):
+        return None
+    if m.position.turning(m.rotary_dim) > 2:
         return None
     return (
-        f"rotary positions turn pairs of values, and a head of {m.head_dim} is odd",
-        "position.kind",
-        "make model.dim / model.heads.count even",
+        "another base leaves the fastest pair as it is, and there is no other",
+        "position.scaling.kind",
+        "use linear scaling, or wider heads",
     )
 
 
@@ -82,6 +112,19 @@ def _turns_show_in_products(m: ModelConfig) -> Refusal | None:
         "turned queries and keys meet by the difference of their positions in a product, not in a sum",
         "attention.score",
         "use a dot product or cosine, or other positions",
+    )
+
+
+@refuses(parts.Shaw, "scores that are no plain products")
+@refuses(parts.TransformerXL, "scores that are no plain products")
+def _relations_are_dotted(m: ModelConfig) -> Refusal | None:
+    dotted = isinstance(m.attention.score, parts.Dot | parts.ScaledDot)
+    if not isinstance(m.position, parts.Shaw | parts.TransformerXL) or dotted:
+        return None
+    return (
+        f"{m.position.kind} positions are part of the keys, and scores the sum of two products",
+        "attention.score",
+        "use dot or scaled_dot, or other positions",
     )
 
 
@@ -98,11 +141,12 @@ def _deep_copies(m: ModelConfig) -> Refusal | None:
 
 
 @refuses(parts.Sinusoidal, "an odd model.dim")
+@refuses(parts.TransformerXL, "an odd model.dim")
 def _sine_and_cosine(m: ModelConfig) -> Refusal | None:
-    if not isinstance(m.position, parts.Sinusoidal) or m.dim % 2 == 0:
+    if not isinstance(m.position, parts.Sinusoidal | parts.TransformerXL) or m.dim % 2 == 0:
         return None
     return (
-        f"sinusoidal positions pair a sine with a cosine, and dim {m.dim} is odd",
+        f"{m.position.kind} positions pair a sine with a cosine, and dim {m.dim} is odd",
         "dim",
         "make model.dim even",
     )
@@ -135,17 +179,9 @@ def _positions_need_attention(m: ModelConfig) -> Refusal | None:
     )
 
 
-@refuses(parts.LatentHeads, "positions that act in attention in another way than by rotation", "unbuilt")
+@refuses(parts.LatentHeads, "a rotary key of odd width")
 def _latent_rotary(m: ModelConfig) -> Refusal | None:
-    if not isinstance(m.heads, parts.LatentHeads):
-        return None
-    if m.position.acts == "attention" and not isinstance(m.position, parts.Rope):
-        return (
-            f"latent heads keep a rotary key apart, and {m.position.kind} positions are not rotary",
-            "position.kind",
-            "use rope, or positions that are added to the embeddings",
-        )
-    if isinstance(m.position, parts.Rope) and m.rotary_dim % 2:
+    if isinstance(m.heads, parts.LatentHeads) and isinstance(m.position, parts.Rope) and m.rotary_dim % 2:
         return (f"a rotary key of {m.rotary_dim} values cannot turn in pairs", "heads.rotary", "make it even")
     return None
 
@@ -162,6 +198,17 @@ def _layers_of_the_form(m: ModelConfig) -> Refusal | None:
                     f"use model.{plain} or model.{other}_{plain}",
                 )
     return None
+
+
+@refuses(parts.SeePrefix, "forms with an encoder", "pointless")
+def _prefixes_in_decoders(m: ModelConfig) -> Refusal | None:
+    if m.form == "decoder" or not any(seen.lookahead for side in m.stacks for seen in m.sights(side)):
+        return None
+    if m.form == "encoder":
+        why = "an encoder sees both directions everywhere"
+    else:
+        why = "a decoder over a source begins from nothing: it has no first tokens that are given"
+    return (why, "attention.visible.kind", "leave prefix out, or use form decoder")
 
 
 @refuses(parts.Experts, "a token through more of them than there are")
@@ -231,3 +278,15 @@ def _dot_of_equal_widths(m: ModelConfig) -> Refusal | None:
                     "use score general, or leave mixer.hidden out",
                 )
     return None
+
+
+@refuses(parts.RetentionMixer, "heads one value wide")
+def _norms_of_heads(m: ModelConfig) -> Refusal | None:
+    mixers = [mixer for side in m.stacks for mixer in m.mixers(side)]
+    if m.head_dim > 1 or not any(isinstance(mixer, parts.RetentionMixer) for mixer in mixers):
+        return None
+    return (
+        "retention normalises each head by itself, which leaves nothing of one value",
+        "heads.count",
+        "use fewer heads, or set their width model.heads.dim",
+    )

@@ -53,14 +53,23 @@ class CleaningConfig(Settings):
     max_ratio: PositiveFloat | None = Field(6.0, gt=1, description="above 1, or null to drop none")
 
 
+class VectorsConfig(Settings):
+    """Vectors learned elsewhere that embeddings begin with: text as word2vec, GloVe and fastText write it."""
+
+    section: ClassVar[str] = "text.vectors"
+    file: str
+    frozen: bool = Field(False, description="keep the whole embedding as it begins")
+
+
 class TextConfig(Settings):
-    """Languages, cleaning, tokenizer."""
+    """Languages, cleaning, tokenizer, vectors."""
 
     section: ClassVar[str] = "text"
     source: str = Field("", description="language code of the source side, e.g. en")
     target: str = Field("", description="language code of the target side, e.g. zh")
     tokenizer: TokenizerConfig = TokenizerConfig()
     cleaning: CleaningConfig = CleaningConfig()
+    vectors: VectorsConfig | None = None
 
     @field_validator("source", "target", mode="before")
     @classmethod
@@ -203,6 +212,16 @@ class RunConfig(Settings):
     objective: ObjectiveConfig = ObjectiveConfig()
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
+
+    @model_validator(mode="after")
+    def _frozen_alone(self) -> Self:
+        if self.text.vectors is not None and self.text.vectors.frozen and self.model.tie != "none":
+            raise UserError(
+                f"with tie {self.model.tie} the output map is the embedding, and would be frozen with it",
+                "text.vectors.frozen",
+                "set model.tie=none, or text.vectors.frozen=false",
+            )
+        return self
 
 
 def duration(text: str, where: str) -> float:

@@ -166,7 +166,8 @@ def _allowed(root: type[Settings], path: list[str]) -> str:
     cls: Any = root
     for step in path[:-1]:
         field = cls.model_fields.get(step) if hasattr(cls, "model_fields") else None
-        cls = field.annotation if field else None
+        inner = _types(field.annotation) if field else set()
+        cls = next((one for one in inner if hasattr(one, "model_fields")), None)  # `X | None` is X
     field = cls.model_fields.get(path[-1]) if hasattr(cls, "model_fields") else None
     return (field.description or "") if field else ""
 

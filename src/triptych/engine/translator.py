@@ -199,13 +199,13 @@ class Translator:
         ids, layout = pad([[*source, EOS]])
         memory = self.model.encode(ids.to(self.device), layout.to(self.device))
         said = torch.tensor([[BOS, *target]], device=self.device)
-        cross = torch.nn.ModuleList([block.cross for block in self.model.decoder.blocks])  # type: ignore[misc]
+        cross = torch.nn.ModuleList(block.reader for block in self.model.decoder.blocks)  # type: ignore[misc]
         kept = watch(cross)
         try:
             self.model.decode(said, Layout.full(1, len(target) + 1, self.device), memory)
         finally:
             watch(cross, on=False)
-        return torch.stack([w for weights in kept for w in weights]).mean((0, 2))[0].cpu()
+        return torch.stack([w.mean(1) for weights in kept for w in weights]).mean(0)[0].cpu()
 
 
 def _take(order: list[int], count: int) -> tuple[list[int], list[int]]:

@@ -141,17 +141,16 @@ def _sdpa(
     if bias is not None:
         seen = mask.bias(q.dtype)
         bias = bias.to(q.dtype) if seen is None else bias.to(q.dtype) + seen
-        y = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale, enable_gqa=grouped
-        )
-        return y if mask.rows is None else y * mask.rows
-    if mask.causal and q.shape[2] == k.shape[2]:  # is_causal is aligned to the top left: square only
+    elif mask.causal and q.shape[2] == k.shape[2]:  # is_causal is aligned to the top left: square only
         return F.scaled_dot_product_attention(
             q, k, v, dropout_p=dropout, is_causal=True, scale=scale, enable_gqa=grouped
         )
-    return F.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask.seen, dropout_p=dropout, scale=scale, enable_gqa=grouped
+    else:  # numbers, shared by all layers: of truth values torch makes its own in each call, and keeps them
+        bias = mask.bias(q.dtype)
+    y = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale, enable_gqa=grouped
     )
+    return y if mask.rows is None else y * mask.rows
 
 
 def _short(

@@ -40,6 +40,8 @@ class Watched(nn.Module):
 class Attention(Watched):
     """What self- and cross-attention share."""
 
+    layer = 0
+
     def __init__(self, model: ModelConfig, cross: bool) -> None:
         super().__init__()
         self.heads: Heads = part_of(model.heads)(model.heads, model, cross)
@@ -48,6 +50,7 @@ class Attention(Watched):
         self.sink = nn.Parameter(torch.zeros(model.heads.count)) if model.attention.sinks else None
         self.cap = model.attention.softcap
         self.p = model.attention.dropout
+        self.relative = model.position.relative or model.position.acts != "attention"
         self.out = nn.Linear(self.heads.width, model.dim, bias=model.heads.bias)
 
     @staticmethod
@@ -80,7 +83,7 @@ class Attention(Watched):
 
         def some(q: Tensor, k: Tensor, v: Tensor, query: Layout, key: Layout) -> Tensor:
             mask = visible.lower(query, key)
-            bias = at.bias(q, query, key) if at is not None else None
+            bias = at.bias(q, query, key, self.layer) if at is not None else None
             values = at.values(query, key) if at is not None else None
             shaping = Shaping(self.cap, self.sink, None if self.score.folds else self.score.compare, values)
             if self.score.folds:
@@ -93,7 +96,10 @@ class Attention(Watched):
 
         # Watched weights are those of all queries over all keys.
         whole = self.watch is not None
-        y_BHTD = some(q, k, v, query, key) if whole else in_blocks(q, k, v, visible, query, key, some)
+        if whole:
+            y_BHTD = some(q, k, v, query, key)
+        else:
+            y_BHTD = in_blocks(q, k, v, visible, query, key, some, self.relative)
         y: Tensor = self.out(y_BHTD.transpose(1, 2).flatten(2))
         return y
 
@@ -108,6 +114,7 @@ class SelfAttention(Attention, Mixer):
 
     def __init__(self, settings: parts.AttentionMixer, model: ModelConfig, place: Place) -> None:
         super().__init__(model, cross=False)
+        self.layer = place.layer
 
     @classmethod
     def cost(cls, settings: Part, model: ModelConfig, place: Place, seen: Visible, shape: Shape) -> Cost:
@@ -115,7 +122,7 @@ class SelfAttention(Attention, Mixer):
         pairs = shape.batch * products(seen.reach, shape.length, shape.keys)
         own = cls.base_cost(model, False, shape, shape.tokens, shape.batch * shape.keys, pairs)
         at = part_of(model.position).cost(model.position, model, place, pairs, shape.tokens)
-        return own + Cost(0, at.flops, meeting=at.flops)
+        return own + Cost(0, at.flops, at.flops, at.spared)
 
     @classmethod
     def kept(cls, settings: Part, model: ModelConfig, place: Place) -> tuple[int, int]:
@@ -144,7 +151,7 @@ class CrossAttention(Attention):
     def cost(cls, model: ModelConfig, shape: Shape) -> Cost:
         """Queries of the new tokens over the source, and the keys and values of ``shape.sources`` rows."""
         kept = shape.sources * shape.source
-        opened = max(shape.sources, 1) * shape.source
+        opened = (shape.sources or shape.batch) * shape.source
         return cls.base_cost(model, True, shape, kept, opened, shape.tokens * shape.source)
 
     def keys(self, source_BSC: Tensor) -> tuple[Tensor, ...]:

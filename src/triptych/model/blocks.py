@@ -7,18 +7,18 @@ queries      ▓▓▓▓▓▓ ← each block reaches back (and, in an encoder,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from triptych.layout import Layout
-from triptych.model.visible import Reach, Visible
+from triptych.model.visible import Reach, Visible, is_relative
 
 # Attention of some queries over some keys: (q, k, v, query layout, key layout) → [B, H, T, D].
 Meet = Callable[[Tensor, Tensor, Tensor, Layout, Layout], Tensor]
 
-# Smaller blocks waste time on calls, and fewer keys than this are not worth cutting.
+# Smaller blocks waste time on calls.
 SMALLEST = 64
 
 
@@ -37,8 +37,9 @@ def spans(reach: Reach, queries: int, keys: int) -> list[Span]:
     whole = [Span(0, queries, 0, keys)]
     if back is None or ahead is None:
         return whole
-    size = max(SMALLEST, back + 1)
-    if keys < 2 * size + ahead:
+    # Half the reach: a third of the products are of keys that most of a block does not see.
+    size = max(SMALLEST, -(-(back + ahead + 1) // 2))
+    if keys < 2 * size + back + ahead:
         return whole
     offset, out = keys - queries, []
     for start in range(0, queries, size):
@@ -53,15 +54,46 @@ def products(reach: Reach, queries: int, keys: int) -> int:
 
 
 def in_blocks(
-    q: Tensor, k: Tensor, v: Tensor, visible: Visible, query: Layout, key: Layout, meet: Meet
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    visible: Visible,
+    query: Layout,
+    key: Layout,
+    meet: Meet,
+    relative: bool = False,
 ) -> Tensor:
-    """``meet`` in blocks where what is visible allows it, else at once: ``[B, H, T, D]``."""
+    """``meet`` in blocks where what is visible allows it, else at once: ``[B, H, T, D]``.
+
+    ``relative``: beside what is visible, only differences of positions matter to ``meet``. Blocks that lie
+    alike in rows without padding then have one mask.
+    """
     cut = spans(visible.reach, query.length, key.length)
     if (len(cut) == 1 and cut[0].last - cut[0].first == key.length) or not key.contiguous:
         return meet(q, k, v, query, key)
-    out = []
-    for start, stop, first, last in cut:
-        some = query.part(start, stop)
-        near = some if key is query and (start, stop) == (first, last) else key.part(first, last)
-        out.append(meet(q[:, :, start:stop], k[:, :, first:last], v[:, :, first:last], some, near))
+    alike = relative and query.plain and key.plain and is_relative(visible)
+    twins: dict[tuple[int, ...], Span] = {}
+    qs, ends = q.split([s.stop - s.start for s in cut], 2), tuple((s.first, s.last) for s in cut)
+    ks, vs, out = _Slices.apply(k, ends), _Slices.apply(v, ends), []  # type: ignore[no-untyped-call]
+    for i, (start, stop, first, last) in enumerate(cut):
+        twin = twins.setdefault((stop - start, start - first, last - first), cut[i]) if alike else cut[i]
+        some, near = query.part(twin.start, twin.stop), key.part(twin.first, twin.last)
+        out.append(meet(qs[i], ks[i], vs[i], some, near))
     return torch.cat(out, 2)
+
+
+class _Slices(torch.autograd.Function):
+    """Overlapping views ``x[:, :, first:last]``, whose gradients are summed in place. The gradient of each
+    alone would be as long as x, and all of them together as T²."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, ends: tuple[tuple[int, int], ...]) -> tuple[Tensor, ...]:
+        ctx.shape, ctx.ends = x.shape, ends
+        return tuple(x[:, :, first:last] for first, last in ends)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        total = grads[0].new_zeros(ctx.shape)
+        for (first, last), grad in zip(ctx.ends, grads, strict=True):
+            total[:, :, first:last] += grad
+        return total, None

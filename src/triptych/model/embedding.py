@@ -97,8 +97,8 @@ class Back(nn.Module):
 
 @carries_out(parts.FactorisedEmbedding)
 class Factorised(Embedding):
-    """A row of E values for each id, and a map from E to C (Lan et al. 2019, section 3.1). It has the scale of
-    a table; tied, logits go back through the same map, else through a map and rows of their own."""
+    """A row of E values for each id, and a map from E to C (Lan et al. 2019, section 3.1), together of a
+    table's scale. Tied, logits go back through the same map; else through a map and rows of their own."""
 
     def __init__(self, settings: parts.FactorisedEmbedding, model: ModelConfig) -> None:
         super().__init__(settings, model)

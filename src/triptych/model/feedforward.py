@@ -6,21 +6,38 @@ plain:  x_C ─ inner ─ act ─ outer → y_C        gated:  x_C ─┬─ gat
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from triptych.config import ModelConfig, parts
 from triptych.model.registry import Context, Cost, carries_out, linear_cost
 
+# What stands between the maps, or on the gate.
+ACTS: dict[type[parts.FeedForward], Callable[[Tensor], Tensor]] = {
+    parts.ReluFeedForward: F.relu,
+    parts.GeluFeedForward: F.gelu,  # x · Φ(x)
+    parts.GeluTanhFeedForward: partial(F.gelu, approximate="tanh"),
+    parts.SiluFeedForward: F.silu,  # x · σ(x)
+    parts.SquaredReluFeedForward: lambda h: F.relu(h).square(),
+    parts.GluFeedForward: torch.sigmoid,
+    parts.GegluFeedForward: F.gelu,
+    parts.SwigluFeedForward: F.silu,
+}
+
 
 class FeedForward(nn.Module):
-    """``out(act(in(x)))`` (Vaswani et al. 2017, section 3.3); of inner width ``model.ffn_dim``, or another."""
+    """``out(act(in(x)))``, of inner width ``model.ffn_dim`` or another (Vaswani et al. 2017, section 3.3)."""
 
     widths = 1  # how many maps of the inner width the input map holds
 
     def __init__(self, settings: parts.FeedForward, model: ModelConfig, width: int | None = None) -> None:
         super().__init__()
         width = width or model.ffn_dim
+        self.kind = type(settings)
         self.inner = nn.Linear(model.dim, self.widths * width, bias=settings.bias)
         self.outer = nn.Linear(width, model.dim, bias=settings.bias)
 
@@ -30,9 +47,8 @@ class FeedForward(nn.Module):
     ) -> Cost:
         """Both maps."""
         width = width or model.ffn_dim
-        return linear_cost(tokens, model.dim, cls.widths * width, settings.bias) + linear_cost(
-            tokens, width, model.dim, settings.bias
-        )
+        inner = linear_cost(tokens, model.dim, cls.widths * width, settings.bias)
+        return inner + linear_cost(tokens, width, model.dim, settings.bias)
 
     def act(self, h: Tensor) -> Tensor:
         """The non-linearity between the maps."""
@@ -48,79 +64,26 @@ class FeedForward(nn.Module):
         return y
 
 
+@carries_out(parts.ReluFeedForward)
+@carries_out(parts.GeluFeedForward)
+@carries_out(parts.GeluTanhFeedForward)
+@carries_out(parts.SiluFeedForward)
+@carries_out(parts.SquaredReluFeedForward)
+class Plain(FeedForward):
+    """A non-linearity between two maps."""
+
+    def act(self, h: Tensor) -> Tensor:
+        return ACTS[self.kind](h)
+
+
+@carries_out(parts.GluFeedForward)
+@carries_out(parts.GegluFeedForward)
+@carries_out(parts.SwigluFeedForward)
 class Gated(FeedForward):
     """``out(act(gate(x)) · up(x))`` (Shazeer 2020, section 2); gate and up are one product."""
 
     widths = 2
 
-    def gate(self, h: Tensor) -> Tensor:
-        """The non-linearity of the gate."""
-        raise NotImplementedError
-
     def act(self, h: Tensor) -> Tensor:
         gate, up = h.chunk(2, -1)
-        return self.gate(gate) * up
-
-
-@carries_out(parts.ReluFeedForward)
-class ReluFeedForward(FeedForward):
-    """ReLU between two maps."""
-
-    def act(self, h: Tensor) -> Tensor:
-        return F.relu(h)
-
-
-@carries_out(parts.GeluFeedForward)
-class GeluFeedForward(FeedForward):
-    """Exact GELU, x·Φ(x), between two maps."""
-
-    def act(self, h: Tensor) -> Tensor:
-        return F.gelu(h)
-
-
-@carries_out(parts.GeluTanhFeedForward)
-class GeluTanhFeedForward(FeedForward):
-    """GELU by tanh between two maps."""
-
-    def act(self, h: Tensor) -> Tensor:
-        return F.gelu(h, approximate="tanh")
-
-
-@carries_out(parts.SiluFeedForward)
-class SiluFeedForward(FeedForward):
-    """SiLU, x·σ(x), between two maps."""
-
-    def act(self, h: Tensor) -> Tensor:
-        return F.silu(h)
-
-
-@carries_out(parts.SquaredReluFeedForward)
-class SquaredReluFeedForward(FeedForward):
-    """The square of a ReLU between two maps."""
-
-    def act(self, h: Tensor) -> Tensor:
-        return F.relu(h).square()
-
-
-@carries_out(parts.GluFeedForward)
-class GluFeedForward(Gated):
-    """Gated by a sigmoid."""
-
-    def gate(self, h: Tensor) -> Tensor:
-        return h.sigmoid()
-
-
-@carries_out(parts.GegluFeedForward)
-class GegluFeedForward(Gated):
-    """Gated by an exact GELU."""
-
-    def gate(self, h: Tensor) -> Tensor:
-        return F.gelu(h)
-
-
-@carries_out(parts.SwigluFeedForward)
-class SwigluFeedForward(Gated):
-    """Gated by a SiLU."""
-
-    def gate(self, h: Tensor) -> Tensor:
-        return F.silu(h)
+        return ACTS[self.kind](gate) * up

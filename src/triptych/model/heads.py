@@ -180,8 +180,8 @@ class LatentHeads(Heads):
 
     def project(self, x_BTC: Tensor, position: Position, layout: Layout) -> tuple[Tensor, Kept]:
         q, kept = self.query(x_BTC), self.keep(x_BTC)
-        if self.rotary is None:
-            return q, kept
+        if self.rotary is None:  # there is no key to turn, but queries may be moved
+            return position.rotate(q, q[:, :0], layout)[0], kept
         plain, turning = torch.split(q, [self.D, self.R], -1)
         turning, r = position.rotate(turning, self.rotary(x_BTC)[:, None], layout)
         return torch.cat((plain, turning), -1), (*kept, r)

@@ -35,6 +35,11 @@ def part_of(settings: Part) -> Any:
     return _PARTS[type(settings)]
 
 
+def carried_out(choice: type[Part]) -> Any:
+    """What carries out settings of this class; None when nothing is known to."""
+    return _PARTS.get(choice)
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a part stands.
@@ -116,6 +121,7 @@ class Shape:
         keys: tokens a row that are seen, cached ones included.
         source: tokens of a source; 0 without one.
         sources: source rows whose keys and values are made in this pass; 0 when they are cached.
+        past: tokens a row that a state holds from earlier passes; None without a state.
     """
 
     batch: int
@@ -123,6 +129,7 @@ class Shape:
     keys: int
     source: int = 0
     sources: int = 0
+    past: int | None = None
 
     @property
     def tokens(self) -> int:

@@ -29,6 +29,7 @@ from triptych.model.norm import (
 )
 from triptych.model.positions import Position
 from triptych.model.registry import Context, Cost, Place, Shape, part_of
+from triptych.model.sparse import whole_prefix
 from triptych.model.state import State, slots
 from triptych.model.visible import Visible, sight
 
@@ -62,9 +63,14 @@ class Block(nn.Module):
             x_BTC = residual(x_BTC, sublayer)
         return x_BTC
 
+    @property
+    def reader(self) -> Mixer | CrossAttention:
+        """What reads the source, if the stack has one."""
+        return self.mixer if self.cross is None else self.cross
+
     def source_keys(self, source_NSC: Tensor) -> tuple[Tensor, ...]:
         """What is made of a source, once."""
-        return self.mixer.keys(source_NSC) if self.cross is None else self.cross.keys(source_NSC)
+        return self.reader.keys(source_NSC)
 
 
 class Stack(nn.Module):
@@ -85,7 +91,7 @@ class Stack(nn.Module):
 
     def look(self, model: ModelConfig, causal: bool) -> None:
         """Set what each layer may see, and with it how far back its state is asked."""
-        self.visible = sights(model, causal)
+        self.visible, self.prefix = sights(model, causal), model.lookahead if causal else 0
         mixers = model.mixers("decoder" if causal else "encoder")
         self.sees = [part_of(m).sees(m, v) for m, v in zip(mixers, self.visible, strict=True)]
 
@@ -104,6 +110,7 @@ class Stack(nn.Module):
     ) -> Tensor:
         """Embeddings, positions joined, to hidden states; with a ``state``, of the new tokens only."""
         if state is not None:
+            whole_prefix(layout, self.prefix)
             state.advance(layout)
             source_layout = state.source
         passed = Context(layout, self.visible[0], self.position, None, source, source_layout, aux)
@@ -121,7 +128,8 @@ def sights(model: ModelConfig, causal: bool) -> list[Visible]:
 
 def stack_costs(model: ModelConfig, causal: bool, shape: Shape) -> dict[str, Cost]:
     """Parameters, and matrix products of one pass, by part."""
-    total, place = {}, Place.of(model, causal)
+    total: dict[str, Cost] = {}
+    place = Place.of(model, causal)
     for i, (mixer, seen) in enumerate(zip(model.mixers(_side(place)), sights(model, causal), strict=True)):
         for name, cost in block_costs(model, Place.of(model, causal, i), mixer, seen, shape).items():
             total[name] = total.get(name, Cost()) + cost
@@ -148,15 +156,25 @@ def kept_values(
 ) -> int:
     """Values a decoder's state holds after passes of ``chunks`` tokens over ``rows`` rows and ``sources``
     sources of ``source`` tokens."""
-    total = 0
+    return sum(kept_by_kind(model, rows, chunks, sources, source, back).values())
+
+
+def kept_by_kind(
+    model: ModelConfig, rows: int, chunks: Sequence[int], sources: int, source: int, back: int = 0
+) -> dict[str, int]:
+    """The same apart: of all tokens, of the newest in layers that do not look back further, of each row
+    (recurrent sums), and of the source."""
+    total = {"tokens": 0, "windows": 0, "rows": 0, "source": 0}
     for i, (mixer, seen) in enumerate(zip(model.mixers("decoder"), sights(model, True), strict=True)):
         part, place = part_of(mixer), Place.of(model, True, i)
         token, row = part.kept(mixer, model, place)
-        total += rows * (token * slots(part.sees(mixer, seen), back, chunks) + row)
+        reach = part.sees(mixer, seen)
+        total["tokens" if reach is None else "windows"] += rows * token * slots(reach, back, chunks)
+        total["rows"] += rows * row
         if place.source and not mixer.takes_source:
-            total += sources * source * part_of(model.heads).kept_values(model, True)
+            total["source"] += sources * source * part_of(model.heads).kept_values(model, True)
         elif place.source:
-            total += sources * source * part.kept_of_source(mixer, model, place)
+            total["source"] += sources * source * part.kept_of_source(mixer, model, place)
     return total
 
 

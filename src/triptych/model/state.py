@@ -9,7 +9,7 @@ sums). Slots of layers that look equally far back stand in one ``Book``, which k
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -19,14 +19,19 @@ from triptych.layout import Layout
 CHUNK = 16  # slots added at a time: growth copies are rare, and unused slots few
 
 
-def slots(reach: int | None, back: int, chunks: Sequence[int]) -> int:
-    """Slots in use after passes of so many tokens (see ``Book``)."""
+def filling(reach: int | None, back: int, chunks: Sequence[int]) -> Iterator[int]:
+    """Slots in use after each of some passes of so many tokens (see ``Book``)."""
     used = 0
     for length in chunks:
         if reach is not None and used + length > reach + back + CHUNK:
             used = min(used, reach + back)
         used += length
-    return used
+        yield used
+
+
+def slots(reach: int | None, back: int, chunks: Sequence[int]) -> int:
+    """Slots in use after all of them."""
+    return [0, *filling(reach, back, chunks)][-1]
 
 
 class Book:
@@ -48,7 +53,7 @@ class Book:
         self.start = self.stop = self.total = 0
         self.moved: Tensor | None = None
         self._plain = self._alike = True
-        self._dropped = False
+        self._dropped, self._lowest = False, 0
         self._position: Tensor | None = None
         self._segment: Tensor | None = None
         self._number: Tensor | None = None  # which of the tokens stored: slots lose their order by dropping
@@ -80,6 +85,7 @@ class Book:
         self._segment = self._segment.gather(1, self.moved).masked_fill(dead, -1)
         self._number = self._number.gather(1, self.moved)
         self.stop, self._dropped = most, True
+        self._lowest = max(self._lowest, self.total - self.back)
 
     def select(self, rows: Tensor) -> None:
         """Keep the given rows in the given order."""
@@ -89,17 +95,23 @@ class Book:
         self._number = self._number[rows]
         self._see()
 
+    def check(self, length: int) -> None:
+        """Raises ValueError when slots would be missed after ``truncate(length)``."""
+        gone = self.total - length
+        if length and self._dropped and (gone > self.back or length < self._lowest):
+            raise ValueError(
+                f"a state made to go back {self.back} tokens cannot go back {gone} to the first {length}"
+            )
+
     def truncate(self, length: int) -> None:
-        """Forget all but the first ``length`` tokens stored. Raises ValueError when dropped slots are
-        missed."""
-        gone, self.total = self.total - length, length
+        """Forget all but the first ``length`` tokens stored."""
+        self.total = length
         if not length:
+            self.__dict__.pop("keys", None)
             self.__init__(self.reach, self.back)  # type: ignore[misc]
         elif not self._dropped:
             self.stop = length
             self._see()
-        elif gone > self.back:
-            raise ValueError(f"a state made to go back {self.back} tokens cannot go back {gone}")
         elif self._segment is not None and self._number is not None:
             self._segment = self._segment.masked_fill(self._number >= length, -1)
             self._see()
@@ -167,6 +179,14 @@ class LayerState:
                 )
             self._past, self.carry = past, past[-1][1]
 
+    def detach(self) -> None:
+        """See ``State.detach``. Slots are copied: what is stored next may not change those that an earlier
+        pass's gradients need."""
+        self.kept = [x.detach().clone() for x in self.kept]
+        self.carry = self.carry and tuple(x.detach() for x in self.carry)
+        self.cross = self.cross and tuple(x.detach() for x in self.cross)
+        self._past = [(n, tuple(x.detach() for x in carry)) for n, carry in self._past]
+
     def tensors(self) -> list[Tensor]:
         """Everything in use."""
         kept = [x[:, :, : self.book.stop] for x in self.kept]
@@ -227,11 +247,19 @@ class State:
         """Forget all but the first ``length`` tokens. Raises ValueError when more must be forgotten than the
         state was made for."""
         assert 0 <= length <= self.length
+        for book in self._all:
+            book.check(length)
         for layer in self.layers:
             layer.truncate(length)
         for book in self._all:
             book.truncate(length)
         self.length = length
+
+    def detach(self) -> None:
+        """Cut all that is held from the gradients of the passes that made it: a memory of earlier segments of
+        a text, in training (Dai et al. 2019, section 3.2)."""
+        for layer in self.layers:
+            layer.detach()
 
     def bytes(self) -> int:
         """Memory in use, in bytes: of the tokens so far and of the source."""

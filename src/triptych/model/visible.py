@@ -6,7 +6,7 @@ Shapes: B batch (1 where all rows are alike), T queries, S keys.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,11 +33,27 @@ def _most(a: int | None, b: int | None) -> int | None:
     return None if a is None or b is None else max(a, b)
 
 
+def near(query_BT: Tensor, key_BS: Tensor, most: int) -> Tensor:
+    """``bool[B, T, S]``: no further apart than ``most``; no difference is stored."""
+    q, k = query_BT[:, :, None], key_BS[:, None, :]
+    return (k >= q - most) & (k <= q + most)
+
+
+def all_of_few(query: Layout, key: Layout, most: int) -> Shape:
+    """Where the first ``most`` positions see each other: all is seen when there are no more."""
+    return "all" if query.plain and key.plain and max(query.length, key.length) <= most else "mixed"
+
+
 class Visible:
     """A predicate over query and key layouts.
 
     Subclasses are values (frozen dataclasses): equal predicates give equal masks and share them.
+
+    Attributes:
+        relative: only differences of positions count, and not where a sequence begins (``is_relative``).
     """
+
+    relative: ClassVar[bool] = False
 
     def __call__(self, query: Layout, key: Layout) -> Tensor:
         """``bool[B, T, S]``: true where the query may see the key."""
@@ -109,6 +125,8 @@ class Mask:
 class Everything(Visible):
     """Every key, padding too."""
 
+    relative = True
+
     def __call__(self, query: Layout, key: Layout) -> Tensor:
         return torch.ones(
             query.batch, query.length, key.length, dtype=torch.bool, device=query.position.device
@@ -122,6 +140,8 @@ class Everything(Visible):
 class SameSegment(Visible):
     """Keys of the query's own segment: never padding, never a neighbour in a packed row."""
 
+    relative = True
+
     def __call__(self, query: Layout, key: Layout) -> Tensor:
         q, k = query.segment[:, :, None], key.segment[:, None, :]
         return (q == k) & (q >= 0)
@@ -133,6 +153,8 @@ class SameSegment(Visible):
 @dataclass(frozen=True)
 class Causal(Visible):
     """Keys at or before the query's position."""
+
+    relative = True
 
     def __call__(self, query: Layout, key: Layout) -> Tensor:
         return key.position[:, None, :] <= query.position[:, :, None]
@@ -151,13 +173,13 @@ class Window(Visible):
     (Beltagy et al. 2020, section 3.1)."""
 
     width: int
+    relative = True
 
     def __call__(self, query: Layout, key: Layout) -> Tensor:
-        return (query.position[:, :, None] - key.position[:, None, :]).abs() < self.width
+        return near(query.position, key.position, self.width - 1)
 
     def shape(self, query: Layout, key: Layout) -> Shape:
-        short = query.plain and key.plain and max(query.length, key.length) <= self.width
-        return "all" if short else "mixed"
+        return all_of_few(query, key, self.width)
 
     @property
     def reach(self) -> Reach:
@@ -204,21 +226,29 @@ class Either(Visible):
         return Reach(_most(one.back, other.back), _most(one.ahead, other.ahead))
 
 
+def is_relative(seen: Visible) -> bool:
+    """Whether only differences of positions count in what is seen."""
+    if isinstance(seen, Both | Either):
+        return is_relative(seen.one) and is_relative(seen.other)
+    return seen.relative
+
+
 def sight(settings: parts.Sight, causal: bool) -> Visible:
     """What self-attention may see in a layer: the settings' choice, within a sequence."""
     seen: Visible = part_of(settings)(settings, causal)
     return SameSegment() & seen
 
 
-def _direction(causal: bool) -> Visible:
+def direction(causal: bool) -> Visible:
+    """All that a stack may see."""
     return Causal() if causal else Everything()
 
 
 @carries_out(parts.SeeEverything)
 def _everything(settings: parts.SeeEverything, causal: bool) -> Visible:
-    return _direction(causal)
+    return direction(causal)
 
 
 @carries_out(parts.SeeWindow)
 def _window(settings: parts.SeeWindow, causal: bool) -> Visible:
-    return _direction(causal) & Window(settings.width)
+    return direction(causal) & Window(settings.width)

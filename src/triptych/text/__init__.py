@@ -6,6 +6,7 @@ from triptych.text.pairs import Pairs, read_aligned, read_pairs
 from triptych.text.sentences import join, split_long
 from triptych.text.split import Overlap, Split, group_split, overlap
 from triptych.text.tokenizer import Tokenizer, train_tokenizer
+from triptych.text.vectors import piece_vectors, vector_width
 
 __all__ = [
     "REPORT_ONLY",
@@ -20,11 +21,13 @@ __all__ = [
     "iter_lines",
     "join",
     "overlap",
+    "piece_vectors",
     "read_aligned",
     "read_lines",
     "read_pairs",
     "split_long",
     "train_tokenizer",
+    "vector_width",
     "write_bytes_atomic",
     "write_text_atomic",
 ]

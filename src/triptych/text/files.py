@@ -19,13 +19,13 @@ import secrets
 import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from triptych.errors import UserError
 
-__all__ = ["iter_lines", "read_lines", "write_bytes_atomic", "write_text_atomic"]
+__all__ = ["iter_lines", "read_lines", "stream_lines", "write_bytes_atomic", "write_text_atomic"]
 
 
 def read_lines(path: Path) -> list[str]:
@@ -72,6 +72,12 @@ def iter_lines(stream: BinaryIO, name: str) -> Iterator[str]:
                 raw if number == 1 else b"", name, number, error.start, raw[error.start]
             ) from None
         yield line.removesuffix("\n").removesuffix("\r")
+
+
+def stream_lines(path: Path) -> Iterator[str]:
+    """The lines of ``read_lines`` one by one, for files too large to hold."""
+    with _in_words(path), _open(path) as stream:
+        yield from iter_lines(stream, str(path))
 
 
 def write_text_atomic(path: Path, text: str) -> None:
@@ -123,11 +129,22 @@ def _mode(path: Path) -> int | None:
 
 
 def _read_bytes(path: Path) -> bytes:
-    try:
+    with _in_words(path):
         if path.suffix.lower() != ".gz":
             return path.read_bytes()
-        with gzip.open(path, "rb") as stream:
+        with _open(path) as stream:
             return stream.read()
+
+
+def _open(path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix.lower() == ".gz" else path.open("rb")
+
+
+@contextmanager
+def _in_words(path: Path) -> Iterator[None]:
+    """What goes wrong in reading a file is said in words."""
+    try:
+        yield
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(
             f"this is not a whole gzip file ({error})",

@@ -19,6 +19,7 @@ from triptych.config import RunConfig
 from triptych.data import Cursor, ParallelData, TranslationBatch
 from triptych.errors import UserError
 from triptych.model import EncoderDecoder, tensors
+from triptych.model.experts import counting, routers
 from triptych.objectives import Loss, Translation
 from triptych.training.checkpoint import save_checkpoint
 from triptych.training.machine import autocast
@@ -54,6 +55,8 @@ class Trainer:
         self.device = next(model.parameters()).device
         self.objective = Translation(config.objective)
         self.optimizer = build_optimizer(settings.optimizer, model)
+        self.routers = routers(model)
+        self.load: dict[str, Tensor] = {}  # tokens that each router sent to each expert, in the last step
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "fp16")
         self.cursor = Cursor()
         self.seconds = seconds  # left for training, of a budget
@@ -105,8 +108,9 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         total = Loss(torch.zeros((), device=self.device), 0, 0.0)
         count = sum(int(b.target_layout.real.sum()) for b in batches)
+        self.load = {}
         for batch in batches:
-            with autocast(self.config.training.precision, self.device):
+            with autocast(self.config.training.precision, self.device), counting(self.routers, self.load):
                 loss = self.objective.loss(self.model, batch.to(self.device))
             # Divided by the count of the whole step: micro-batches add up to the large batch.
             self.scaler.scale(loss.sum / count).backward()  # type: ignore[no-untyped-call]
@@ -124,6 +128,8 @@ class Trainer:
         set_rate(self.optimizer, rate)
         self.scaler.step(self.optimizer)
         self.scaler.update()
+        for name, router in self.routers.items():
+            router.settle(self.load[name])
         return loss, float(norm), rate
 
     def _healthy(self, loss: Loss, norm: Tensor, rate: float) -> None:
@@ -220,6 +226,7 @@ class Trainer:
                     epoch=self.cursor.epoch,
                     progress=round(self.pace.progress, 5),
                     spent=round(self.spent, 2),
+                    **self._experts(),
                 )
                 self._say(losses, speed)
             if self._due():
@@ -227,6 +234,12 @@ class Trainer:
                 window, tokens = time.monotonic(), 0
         if self.seconds is not None or self.pace.step % self.every:
             self._checkpoint(seen)
+
+    def _experts(self) -> dict[str, dict[str, list[float]]]:
+        """The share of the last step's choices that each expert got, by layer; nothing without experts."""
+        shares = {name: (n / n.sum()).tolist() for name, n in self.load.items()}
+        rounded = {name: [round(share, 4) for share in row] for name, row in shares.items()}
+        return {"experts": rounded} if rounded else {}
 
     def _due(self) -> bool:
         if self.seconds is not None and self.config.training.validate_every is None:

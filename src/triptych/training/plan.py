@@ -120,7 +120,16 @@ def fill(given: Mapping[str, Any], pairs: int, size: int, seconds: float) -> dic
     """``given`` with every open choice made: for so many ``pairs`` of ``size`` bytes in all."""
     precision = choose_precision("auto", torch.device("cuda" if torch.cuda.is_available() else "cpu"), 256)
     facts = Facts(pairs, size, seconds, matmul_speed(precision))
-    return merge(choose(facts), given)
+    filled = merge(choose(facts), given)
+    if "position" not in given.get("model", {}) and not _turns(filled["model"]):
+        filled = merge(filled, {"model": {"position": {"kind": "sinusoidal"}}})
+    return filled
+
+
+def _turns(model: Mapping[str, Any]) -> bool:
+    """Whether every stack has attention in which rotary positions can act."""
+    asked = ModelConfig.parse({**model, "position": "none"})
+    return all(asked.attending(side) for side in asked.stacks)
 
 
 def _model(dim: int, encoder: int, decoder: int, vocab: int) -> ModelConfig:

@@ -31,6 +31,7 @@ from triptych.training.machine import choose_precision, keep_memory, prefer_fast
 from triptych.training.monitor import Monitor
 from triptych.training.prepare import Corpus, encode, keep_texts, learn_tokenizer, silent
 from triptych.training.schedule import Pace
+from triptych.training.vectors import check_width, fill
 
 # Of a budget, for choosing, averaging, tuning and scoring at the end.
 RESERVE, MOST_RESERVED = 0.035, 90.0
@@ -79,11 +80,15 @@ def train(
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     keep_memory()
     prefer_fast_fp32()
+    check_width(config)
     tokenizer, config = _setup(config, corpus, folder, say, resume, device)
     train_data = encode(corpus.train, tokenizer, config, silent, "training")
     valid_data = encode(corpus.valid, tokenizer, config, silent, "validation")
     torch.manual_seed(config.training.seed)
-    model = build(config.model).to(device)
+    model = build(config.model)
+    if config.text.vectors is not None:
+        fill(model, config.text.vectors, tokenizer, train_data, say)
+    model.to(device)
     if not isinstance(model, EncoderDecoder):
         raise UserError(
             "translation needs an encoder–decoder", "model.form", "set model.form=encoder_decoder"

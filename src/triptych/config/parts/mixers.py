@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from triptych.config.settings import Part
+from triptych.errors import UserError
 
 
 class Mixer(Part):
@@ -83,15 +84,6 @@ class ConvMixer(Mixer):
     kernel: int = Field(3, ge=2, description="tokens that are mixed, the token itself included; from 2 up")
 
 
-class BottleneckMixer(Mixer):
-    """``latents`` learned vectors read each sequence, and its tokens read them: time grows with T · latents
-    (Lee et al. 2019, section 3.1; Jaegle et al. 2021, section 3.1)."""
-
-    stacks: ClassVar[frozenset[str]] = frozenset({"bidirectional"})
-    kind: Literal["bottleneck"] = "bottleneck"
-    latents: PositiveInt = 32
-
-
 class RetrievalMixer(Mixer):
     """Softmax attention over the nearest ``width`` tokens and, apart, over the ``top`` best-matching older
     ones, joined by a learned gate a head (Wu et al. 2022, section 3.1)."""
@@ -104,11 +96,82 @@ class RetrievalMixer(Mixer):
 
 
 class ChannelMixer(Mixer):
-    """Each channel times a gate, from the mean of the sequence (squeeze and excitation; Hu et al. 2018,
-    section 3)."""
+    """Each channel times a gate, from the mean of the sequence, and a linear map (squeeze and excitation; Hu
+    et al. 2018, section 3)."""
 
     stacks: ClassVar[frozenset[str]] = frozenset({"bidirectional"})
     kind: Literal["channel"] = "channel"
     inner: PositiveInt | None = Field(
-        None, description="width between its two maps; model.dim / 16, but 8 or more, when not given"
+        None,
+        description="width between the two maps of the gate; model.dim / 16, but 8 or more, when not given",
     )
+
+
+class HeadsMixer(Mixer):
+    """Mixes in heads, of which ``count``, ``dim`` and ``bias`` apply."""
+
+
+class BottleneckMixer(HeadsMixer):
+    """``latents`` learned vectors read each sequence, and its tokens read them: time grows with T · latents
+    (Lee et al. 2019, section 3.1; Jaegle et al. 2021, section 3.1)."""
+
+    stacks: ClassVar[frozenset[str]] = frozenset({"bidirectional"})
+    kind: Literal["bottleneck"] = "bottleneck"
+    latents: PositiveInt = 32
+
+
+class LinearMixer(HeadsMixer):
+    """Attention with a product of features in place of the softmax: time grows with T (Katharopoulos et al.
+    2020, section 3; Choromanski et al. 2021, section 3)."""
+
+    kind: Literal["linear"] = "linear"
+    map: Literal["elu", "favor"] = Field(
+        "elu",
+        description="elu: elu(x) + 1; favor: random features whose products are the softmax's on average",
+    )
+    features: PositiveInt | None = Field(
+        None, description="of favor, for each head; d ln d of a head d wide when not given"
+    )
+    seed: NonNegativeInt = Field(0, lt=1 << 32, description="of favor's random features")
+
+    @model_validator(mode="after")
+    def _features_are_drawn(self) -> Self:
+        if self.features is not None and self.map != "favor":
+            raise UserError(
+                f"{self.map} has as many features as a head is wide",
+                f"{self.section}.features",
+                "leave it out, or use map: favor",
+            )
+        return self
+
+
+class RetentionMixer(HeadsMixer):
+    """Linear attention whose past decays, in each head at its own rate (Sun et al. 2023, section 2), without
+    rotation."""
+
+    stacks: ClassVar[frozenset[str]] = frozenset({"causal"})
+    kind: Literal["retention"] = "retention"
+
+
+class SsmMixer(Mixer):
+    """A selective state space: a state whose decay and input each token chooses (Mamba; Gu and Dao 2023,
+    section 3)."""
+
+    stacks: ClassVar[frozenset[str]] = frozenset({"causal"})
+    kind: Literal["ssm"] = "ssm"
+    inner: PositiveInt | None = Field(None, description="channels; 2 × model.dim when not given")
+    state: PositiveInt = Field(16, description="width of the state of a channel")
+    kernel: PositiveInt = Field(4, description="tokens that are mixed before, the token itself included")
+    rank: PositiveInt | None = Field(
+        None, description="width from which steps are chosen; model.dim / 16, rounded up, when not given"
+    )
+
+
+class LinformerMixer(HeadsMixer):
+    """Softmax attention over ``rank`` summaries of each sequence of at most ``max`` tokens: time grows with
+    T · rank (Wang et al. 2020, section 4)."""
+
+    stacks: ClassVar[frozenset[str]] = frozenset({"bidirectional"})
+    kind: Literal["linformer"] = "linformer"
+    rank: PositiveInt = 64
+    max: PositiveInt = 1024

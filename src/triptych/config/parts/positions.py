@@ -63,9 +63,8 @@ class NoScaling(RopeScaling):
 
 
 class Scaled(RopeScaling):
-    """What all scalings have in common."""
+    """By a factor."""
 
-    kind: str
     factor: float = Field(ge=1, description="how many times further than trained")
 
 
@@ -76,69 +75,61 @@ class LinearScaling(Scaled):
 
 
 class Extended(Scaled):
-    """Those that know the length they were trained with."""
+    """By a factor of the length trained with.
 
-    kind: str
+    Attributes:
+        rises: two keys, of which the second must be the greater.
+    """
+
+    rises: ClassVar[tuple[str, str]]
     original: PositiveInt = Field(description="tokens of the longest sequence trained with before")
 
-
-class DynamicScaling(Extended):
-    """The base grows with the length to be served, by which high frequencies stay as they are (dynamic NTK;
-    Peng et al. 2023, section 3.3). That length is set and not followed: followed, every new token would turn
-    the keys before it anew."""
-
-    kind: Literal["dynamic"] = "dynamic"
-    length: PositiveInt = Field(description="tokens of the longest sequence to be served")
-
     @model_validator(mode="after")
-    def _grows(self) -> Self:
-        if self.length < self.original:
+    def _is_greater(self) -> Self:
+        low, high = self.rises
+        least, given = getattr(self, low), getattr(self, high)
+        if given <= least:
             raise UserError(
-                f"{self.length} tokens are no more than the {self.original} trained with",
-                f"{self.section}.length",
-                "give a greater length, or no scaling",
+                f"{given} is not above {low}, {least}", f"{self.section}.{high}", f"give more than {least}"
             )
         return self
 
 
+class DynamicScaling(Extended):
+    """The base grows with the length to be served, fast pairs turn as before (dynamic NTK; Peng et al. 2023,
+    section 3.3). That length is set, not followed: followed, each new token would turn all keys anew."""
+
+    kind: Literal["dynamic"] = "dynamic"
+    rises: ClassVar[tuple[str, str]] = ("original", "length")
+    length: PositiveInt = Field(description="tokens of the longest sequence to be served")
+
+
 class YarnScaling(Extended):
-    """Positions divided for slow pairs, as they are for fast ones, and a ramp between; scores sharpened
-    (YaRN; Peng et al. 2023, sections 3.2 and 3.4)."""
+    """Slow pairs turn slower by the factor, fast ones as before, a ramp between; scores are sharpened (YaRN;
+    Peng et al. 2023, sections 3.2 and 3.4)."""
 
     kind: Literal["yarn"] = "yarn"
-    beta_fast: PositiveFloat = Field(32.0, description="turns over the trained length that make a pair fast")
-    beta_slow: PositiveFloat = Field(1.0, description="turns over the trained length that make a pair slow")
+    rises: ClassVar[tuple[str, str]] = ("beta_slow", "beta_fast")
+    beta_fast: PositiveFloat = Field(32.0, description="fast: so many turns over the trained length")
+    beta_slow: PositiveFloat = Field(1.0, description="slow: so many turns over the trained length")
     attention_factor: PositiveFloat | None = Field(
         None, description="what turned values are multiplied by; 0.1 · ln factor + 1 when not given"
     )
 
     @property
     def stretch(self) -> float:
-        """Equation 22 there."""
+        """Section 3.4 there."""
         return self.attention_factor or 0.1 * math.log(self.factor) + 1
-
-    @model_validator(mode="after")
-    def _fast_is_faster(self) -> Self:
-        return _rising(self, "beta_slow", "beta_fast")
 
 
 class Llama3Scaling(Extended):
-    """Positions divided for long waves, as they are for short ones, and a ramp between (Grattafiori et al.
-    2024, section 3.4.2; the ramp is that of the released code)."""
+    """Slow pairs turn slower by the factor, fast ones as before, a ramp in turns between (Meta 2024, code of
+    Llama 3.1)."""
 
     kind: Literal["llama3"] = "llama3"
-    low_freq_factor: PositiveFloat = Field(1.0, description="fewer turns over the trained length: long waves")
-    high_freq_factor: PositiveFloat = Field(4.0, description="more turns over it: short waves")
-
-    @model_validator(mode="after")
-    def _high_is_higher(self) -> Self:
-        return _rising(self, "low_freq_factor", "high_freq_factor")
-
-
-def _rising[S: RopeScaling](settings: S, low: str, high: str) -> S:
-    if getattr(settings, low) >= getattr(settings, high):
-        raise UserError(f"{high} is not above {low}", f"{settings.section}.{high}", f"give more than {low}")
-    return settings
+    rises: ClassVar[tuple[str, str]] = ("low_freq_factor", "high_freq_factor")
+    low_freq_factor: PositiveFloat = Field(1.0, description="slow: so many turns over the trained length")
+    high_freq_factor: PositiveFloat = Field(4.0, description="fast: so many turns over the trained length")
 
 
 class Rope(Position):
@@ -191,8 +182,8 @@ class T5Buckets(Position):
 
 
 class Alibi(Position):
-    """A penalty that grows with distance, faster in some heads, is added to scores (Press et al. 2022, section
-    3); both ways in an encoder."""
+    """A penalty that grows with distance, faster in some heads, is added to scores (Press et al. 2022,
+    section 3); both ways in an encoder."""
 
     acts: ClassVar[Acts] = "attention"
     relative: ClassVar[bool] = True
@@ -200,8 +191,8 @@ class Alibi(Position):
 
 
 class TransformerXL(Position):
-    """Sinusoids of differences, mapped to keys, and a bias of queries for content and one for position (Dai et
-    al. 2019, section 3.3)."""
+    """Sinusoids of differences, mapped to keys, and a bias of queries for content and one for position (Dai
+    et al. 2019, section 3.3)."""
 
     acts: ClassVar[Acts] = "attention"
     relative: ClassVar[bool] = True

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
 
-from triptych.config.settings import Part
+from triptych.config.settings import Part, part, pattern
+from triptych.errors import UserError
 
 
 class Sight(Part):
     """Which earlier (and, in an encoder, later) tokens self-attention may see, beside causality."""
 
     section: ClassVar[str] = "model.attention.visible"
+
+    @property
+    def lookahead(self) -> int:
+        """Positions at the start of a sequence that see each other also in a decoder."""
+        return 0
+
+
+Sights = Annotated[tuple[SerializeAsAny[Sight], ...], pattern(Sight, "everything")]
 
 
 class SeeEverything(Sight):
@@ -27,3 +36,86 @@ class SeeWindow(Sight):
 
     kind: Literal["window"] = "window"
     width: PositiveInt
+
+
+class SeeDilated(Sight):
+    """A window with gaps: every ``step``-th token, ``width`` of them with the token itself; an encoder's are
+    w - 1 to either side (Beltagy et al. 2020, section 3.1)."""
+
+    kind: Literal["dilated"] = "dilated"
+    width: PositiveInt
+    step: PositiveInt
+
+
+class SeeBlocks(Sight):
+    """The tokens of the same block of ``size`` positions and of so many ``neighbours`` of it: those before,
+    and in an encoder those after (Zaheer et al. 2020, appendix D)."""
+
+    kind: Literal["blocks"] = "blocks"
+    size: PositiveInt
+    neighbours: NonNegativeInt = Field(1, description="blocks beside the token's own, on each side")
+
+
+class SeeGlobal(Sight):
+    """The first ``count`` positions of a sequence, which all tokens see and, in an encoder, which see all
+    tokens (Beltagy et al. 2020, section 3.1; Zaheer et al. 2020, section 2)."""
+
+    kind: Literal["global"] = "global"
+    count: PositiveInt
+
+
+class SeeRandom(Sight):
+    """The token's own block of ``size`` positions and ``count`` earlier blocks, drawn for each block; in an
+    encoder two blocks see each other when the later one has drawn the earlier (Zaheer et al. 2020, section
+    2)."""
+
+    kind: Literal["random"] = "random"
+    size: PositiveInt
+    count: PositiveInt = Field(1, description="blocks that each block draws, of those before it")
+    seed: int = Field(0, ge=0, lt=2**32, description="from 0 to 2³² - 1")
+
+
+class SeePrefix(Sight):
+    """The first ``length`` positions, which all tokens see, they themselves too: a prefix language model
+    (Raffel et al. 2020, section 3.2.1). What is seen beside them is ``beside``."""
+
+    kind: Literal["prefix"] = "prefix"
+    length: PositiveInt
+    beside: Annotated[SerializeAsAny[Sight], part(Sight, "everything")] = SeeEverything()
+
+    @property
+    def lookahead(self) -> int:
+        return max(self.length, self.beside.lookahead)
+
+
+class SeeAll(Sight):
+    """What all of these let see."""
+
+    kind: Literal["all"] = "all"
+    of: Sights
+
+    @property
+    def lookahead(self) -> int:
+        return min(one.lookahead for one in self.of)
+
+    @model_validator(mode="after")
+    def _prefix_is_seen(self) -> Self:
+        if any(one.lookahead for one in self.of) and not self.lookahead:
+            raise UserError(
+                "a prefix is not seen by those beside it, and all of them must see it",
+                f"{self.section}.of",
+                "say what is seen beside a prefix: {kind: prefix, length: …, beside: …}",
+            )
+        return self
+
+
+class SeeAny(Sight):
+    """What at least one of these lets see: Longformer is a window and global tokens (Beltagy et al. 2020),
+    BigBird has random blocks beside (Zaheer et al. 2020)."""
+
+    kind: Literal["any"] = "any"
+    of: Sights
+
+    @property
+    def lookahead(self) -> int:
+        return max(one.lookahead for one in self.of)

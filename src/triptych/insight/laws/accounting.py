@@ -8,7 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from triptych.insight.laws.registry import law
-from triptych.insight.laws.subject import Placed, Subject
+from triptych.insight.laws.subject import LONG, Placed, Subject
 from triptych.insight.laws.verdict import Compared, true
 from triptych.layout import Layout
 from triptych.model import build, cache_bytes, cost
@@ -27,7 +27,8 @@ def accounting(s: Subject) -> Iterator[Compared | str]:
             counted = sum(p.numel() for p in build(s.asked).parameters())
         said = cost(s.asked).parameters
         yield true("parameters of the whole model", counted == said, f"counted {counted:,}, formula {said:,}")
-    for batch, length, source in ((1, 5, 3), (3, 1, 7), (2, s.longest, s.longest)):
+    shapes = [(1, 5, 3), (3, 1, 7), (2, s.longest, s.longest)] + [(1, LONG, LONG)] * s.in_blocks
+    for batch, length, source in shapes:
         counted, said = products(s, batch, length, source), cost(s.config, batch, length, source).flops
         shape = f"{batch} rows of {length} tokens" + (f", {source} in the source" if with_source(s) else "")
         yield true(f"operations of {shape}", counted == said, f"counted {counted:,}, formula {said:,}")
@@ -61,9 +62,10 @@ def cached(s: Subject) -> Iterator[Compared]:
         rows = sources * beams if with_source(s) else sources
         held = s.start(full(s, sources, source) if with_source(s) else None, beams)
         ids, layout = full(s, rows, length)
-        s.step(held, ids[:, :2], layout.narrow(0, 2))
-        s.step(held, ids[:, 2:], layout.narrow(2, length))
-        said = cache_bytes(s.config, rows, (2, length - 2), sources, source, width)
+        cut = max(2, s.ahead)
+        s.step(held, ids[:, :cut], layout.narrow(0, cut))
+        s.step(held, ids[:, cut:], layout.narrow(cut, length))
+        said = cache_bytes(s.config, rows, (cut, length - cut), sources, source, width)
         figures = {"formula": said, "State.bytes": held.bytes(), "tensors": measured(held)}
         figure = ", ".join(f"{name} {n:,}" for name, n in figures.items())
         yield true(

@@ -30,19 +30,20 @@ def cache(s: Subject) -> Iterator[Compared | str]:
     """Any chunking of prefill and steps gives the logits of one pass without a cache."""
     rows = s.rows(3)
     want, source = s.logits(rows), s.source(rows, Pads("left", noise=True))
+    if s.ahead:
+        yield f"cut nowhere among the first {s.ahead} tokens, which see each other"
     for side in SIDES:
         placed = s.lay(rows.main, Pads(side, extra=1, noise=True))
-        length = placed[0].shape[1]
-        for cuts in (s.cuts(length), s.cuts(length), list(range(1, length))):
+        for cuts in (s.cuts(placed[1]), s.cuts(placed[1]), s.places(placed[1])):
             got = take(s.chunked(placed, s.start(source), cuts), placed[1])
             yield close(f"padded on the {side}, cut at {cuts}", got, want)
     even = s.rows(2, [s.longest] * 2)
     placed = s.lay(even.main)
-    got = list(s.chunked(placed, s.start(s.source(even)), s.cuts(s.longest)))
+    got = list(s.chunked(placed, s.start(s.source(even)), s.cuts(placed[1])))
     yield close("without padding", got, s.logits(even))
     five, groups = s.rows(5), [[0, 1, 2], [3, 4]]
     main, packed = pack(s, five, groups)
-    fed = unpack(s.chunked(main, s.start(packed), s.cuts(main[0].shape[1])), main[1], groups)
+    fed = unpack(s.chunked(main, s.start(packed), s.cuts(main[1])), main[1], groups)
     yield close("packed sequences", fed, unpack(s.forward(main, packed), main[1], groups))
     yield from growth(s)
     if source is not None:
@@ -52,14 +53,14 @@ def cache(s: Subject) -> Iterator[Compared | str]:
 
 
 def growth(s: Subject) -> Iterator[Compared | str]:
-    """Past the slots that a state has at first."""
+    """Past the slots that a state has at first, and past those that near sights keep."""
     length = CHUNK + 6
     if (getattr(s.config.position, "max", None) or length) < length:
         yield f"no sequence of {length} tokens: positions end before"
         return
     rows = s.rows(1, [length])
     placed = s.lay(rows.main)
-    cuts = [CHUNK - 4, CHUNK - 3, CHUNK + 2]
+    cuts = [CHUNK - 4, CHUNK - 3, CHUNK + 4]
     got = list(s.chunked(placed, s.start(s.source(rows)), cuts))
     yield close(f"{length} tokens, more than a state's first slots", got, s.logits(rows))
 
@@ -70,7 +71,7 @@ def beams(s: Subject) -> Compared:
     rows = Rows(s.rows(2 * each).main, [row for row in sources.source for _ in range(each)])
     placed = s.lay(rows.main, Pads("left"))
     state = s.start(s.source(sources), each)
-    got = take(s.chunked(placed, state, s.cuts(placed[0].shape[1])), placed[1])
+    got = take(s.chunked(placed, state, s.cuts(placed[1])), placed[1])
     cause = "rows of a source are folded into the wrong source, or read another source's mask"
     return close(
         f"{each} rows a source", got, s.logits(rows), cause=cause, place="src/triptych/model/attention.py"
@@ -120,7 +121,7 @@ def selected(s: Subject, side: Side) -> Iterator[Compared]:
     if not rows.source:
         cases["any rows, some twice"] = ([4, 4, 0, 2, 5], None)
     ids, layout = s.lay(rows.main, Pads(side, noise=True))
-    half = ids.shape[1] // 2
+    half = s.middle(layout)
     for name, (order, kept) in cases.items():
         held = s.start(s.source(sources), each)
         s.step(held, ids[:, :half], layout.narrow(0, half))
@@ -137,7 +138,7 @@ def truncated(s: Subject, side: Side) -> Iterator[Compared]:
     rows = s.rows(3)
     source, want = s.source(rows), s.logits(rows)
     ids, layout = s.lay(rows.main, Pads(side))
-    half, length = ids.shape[1] // 2, ids.shape[1]
+    half, length = s.middle(layout), ids.shape[1]
     wrong = (ids + 1) % s.V
     for name, keep in (("half of the slots", half), ("none of the slots", 0)):
         held = s.start(source, back=length)

@@ -11,9 +11,11 @@ from triptych.config import parts
 from triptych.insight.laws.decoded import outputs
 from triptych.insight.laws.packing import pack, unpack
 from triptych.insight.laws.registry import DECODERS, law
+from triptych.insight.laws.routing import undealt
 from triptych.insight.laws.subject import Pads, Placed, Rows, Subject, take
 from triptych.insight.laws.verdict import ANGLE, SINGLE, Compared, Skip, close, differ, true
 from triptych.layout import Layout
+from triptych.model.visible import is_relative, sight
 
 VISIBLE = "src/triptych/model/visible.py"
 
@@ -30,12 +32,14 @@ def causality(s: Subject) -> Iterator[Compared | str]:
     """A later token never moves an earlier logit, whether all are fed at once or in chunks."""
     rows = s.rows(4)
     want, source = s.logits(rows), s.source(rows)
+    if s.ahead:
+        yield f"from token {s.ahead} on: those before see each other"
     for _ in range(3):
-        cut = [s.integers(1, len(row), 1)[0] for row in rows.main]
+        cut = [s.integers(max(1, s.ahead), len(row), 1)[0] for row in rows.main]
         main = [row[:c] + s.words(len(row) - c) for row, c in zip(rows.main, cut, strict=True)]
         got = s.logits(Rows(main, rows.source))
         yield close("logits before a changed token", head(got, cut), head(want, cut))
-        cuts = s.cuts(s.longest)
+        cuts = s.cuts(s.lay(main)[1])
         one, other = (s.chunked(s.lay(x), s.start(source), cuts) for x in (main, rows.main))
         yield close("logits before a changed token, fed in chunks", head(one, cut), head(other, cut))
     shorter = s.logits(Rows([row[:-1] for row in rows.main], rows.source))
@@ -72,6 +76,8 @@ def padding(s: Subject) -> Iterator[Compared | str]:
             yield close(f"{name} of the source's padding", s.logits(rows, source=pads), want)
     both = s.logits(rows, Pads("left", 1, True), Pads("left", 2, True))
     yield close("padding on the left everywhere", both, want)
+    if s.config.experts is not None:
+        yield from undealt(s, rows, cases)
 
 
 @law(
@@ -131,6 +137,11 @@ def shift(s: Subject) -> Iterator[Compared | str]:
         for part in (*s.config.mixers(side), *s.config.sights(side)):
             if isinstance(part, parts.Grid):
                 raise Skip(f"{part.kind}: rows and columns of a grid are absolute")
+            if isinstance(part, parts.LinformerMixer):
+                raise Skip(f"{part.kind}: what a token adds to a summary goes by its absolute position")
+        for seen in s.config.sights(side):
+            if not is_relative(sight(seen, side == "decoder")):
+                raise Skip(f"{seen.kind}: what is seen goes by the place in the sequence")
     rows = s.rows(3)
     want = s.logits(rows)
     for by in (1, 17, 100):
@@ -166,7 +177,10 @@ def norms(s: Subject) -> Iterator[Compared | str]:
         torch.randn(1, H, 1, D, generator=generator, dtype=torch.float64).expand(-1, -1, 5, -1) for _ in "qk"
     )
     turned_q, turned_k = stack.position.rotate(q, k, layout)
+    stretch = torch.ones(D, dtype=torch.float64)
+    stretch[: s.config.position.turning(D)] = s.config.position.scaling.stretch
     for name, before, after in (("queries", q, turned_q), ("keys", k, turned_k)):
+        before = before * stretch
         yield close(f"norms of {name}", after.norm(dim=-1), before.norm(dim=-1), ANGLE)
         yield close(f"{name} at position 0", after[:, :, 0], before[:, :, 0], ANGLE)
         yield differ(f"{name} at positions 1 and 2", after[:, :, 1], after[:, :, 2], "nothing is turned")

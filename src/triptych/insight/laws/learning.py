@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from triptych.insight.laws.registry import law
-from triptych.insight.laws.subject import LARGE, SPECIALS, Rows, Subject, alone, smaller, still
+from triptych.insight.laws.subject import LARGE, SPECIALS, Rows, Subject, alone, apart, smaller, still
 from triptych.insight.laws.verdict import SINGLE, Compared, Skip, close, differ, true
 from triptych.model import Model, build, cost
+from triptych.model.attention import Attention
+from triptych.model.experts import counting, routers
 from triptych.model.heads import GroupedHeads
 from triptych.objectives import Loss
 
@@ -33,6 +35,8 @@ BIGGEST = 300_000_000  # parameters that the first loss is still looked at for
 )
 def accumulation(s: Subject) -> Iterator[Compared | str]:
     """Micro-batches of any sizes give the gradients, the sum and the count of one batch."""
+    if s.config.experts is not None:
+        yield "capacity and the losses of loads are of a batch as a whole, and are left out"
     rows = s.rows(5)
     whole = [list(range(5))]
     want, loss = gradients(s, rows, whole)
@@ -72,12 +76,18 @@ def modes(s: Subject) -> Iterator[Compared | str]:
         return torch.cat(s.logits(rows, model=model))
 
     model = copy.deepcopy(s.model)
+    if apart(model):
+        yield "without a capacity of experts, which acts in training only"
     first = run(model.eval())
     yield true("two evaluations are equal", torch.equal(first, run(model)), "bit by bit")
-    bare = copy.deepcopy(s.model)
+    bare = copy.deepcopy(model)
     still(bare)
     yield close("an evaluation is one without dropout", first, run(bare.train()))
-    kinds = {"attention": s.config.attention.dropout, "residual and embedding": s.config.dropout}
+    weighs = any(isinstance(m, Attention) for m in model.modules())
+    kinds = {
+        "attention": s.config.attention.dropout if weighs else 0.0,
+        "residual and embedding": s.config.dropout,
+    }
     if not any(kinds.values()):
         yield true(
             "training without dropout is evaluation", torch.equal(first, run(model.train())), "bit by bit"
@@ -87,6 +97,7 @@ def modes(s: Subject) -> Iterator[Compared | str]:
             yield f"no {name} dropout in these settings"
             continue
         model = copy.deepcopy(s.model)
+        apart(model)
         still(model, attention=name != "attention", elsewhere=name == "attention")
         off = f"{name} dropout is off in training"
         model.train()
@@ -105,9 +116,11 @@ def modes(s: Subject) -> Iterator[Compared | str]:
 )
 def learns(s: Subject) -> Iterator[Compared | str]:
     """Every parameter gets a finite gradient that is not zero; so does each part of a fused map."""
-    model = s.learner()
-    with torch.enable_grad():
-        loss = s.loss(model, s.rows(4))
+    model, experts = s.learner(), s.config.experts
+    many = 4 * (experts.count // experts.top_k) if experts is not None else 4
+    load: dict[str, Tensor] = {}
+    with torch.enable_grad(), counting(routers(model), load):
+        loss = s.loss(model, s.rows(many))
         (loss.sum / loss.count).backward()  # type: ignore[no-untyped-call]
     found = {name: p.grad for name, p in model.named_parameters()}
     for name, module in model.named_modules():
@@ -125,6 +138,9 @@ def learns(s: Subject) -> Iterator[Compared | str]:
     if alone(s.config):
         yield "queries and keys are not looked at: with one visible key they do not matter"
         zero = [n for n in zero if not any(part in n for part in (".heads.", ".score.", ".position."))]
+    if idle := tuple(f"{name}.ffn.experts.{int(i)}." for name, n in load.items() for i in (n == 0).nonzero()):
+        yield f"experts that no token went to are not looked at: {len(idle)}"
+        zero = [n for n in zero if not n.startswith(idle)]
     for what, names in (("without gradient", without), ("not finite", endless), ("zero everywhere", zero)):
         yield true(
             f"gradients {what}",

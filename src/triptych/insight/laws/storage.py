@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from triptych.config import parts
 from triptych.engine.bundle import load_weights, save_weights
 from triptych.insight.laws.registry import law
 from triptych.insight.laws.subject import Subject
@@ -102,10 +103,14 @@ def expected(s: Subject) -> set[frozenset[str]]:
     """What ``model.tie`` says is one tensor."""
     if s.config.tie == "none":
         return set()
-    if s.config.form != "encoder_decoder":
-        return {frozenset({"embedding.weight", "output.weight"})}
-    own = {"target_embedding.weight", "output.weight"}
-    return {frozenset(own | {"source_embedding.weight"} if s.config.tie == "all" else own)}
+    maps = {"weight": "weight"}  # of an embedding, and what it is in the output
+    if isinstance(s.config.embedding, parts.FactorisedEmbedding):
+        maps["expand.weight"] = "reduce.weight"
+    sides = {"all": ["source_embedding", "target_embedding"], "decoder": ["target_embedding"]}[s.config.tie]
+    sides = sides if s.config.form == "encoder_decoder" else ["embedding"]
+    return {
+        frozenset({f"output.{back}", *(f"{side}.{name}" for side in sides)}) for name, back in maps.items()
+    }
 
 
 def show(groups: set[frozenset[str]]) -> str:

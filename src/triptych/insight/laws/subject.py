@@ -16,20 +16,30 @@ from torch import Tensor
 from triptych.config import ModelConfig, ObjectiveConfig, Part, parts
 from triptych.data import PAD, translation_batch
 from triptych.errors import UserError
+from triptych.insight.laws.sights import SEEN
 from triptych.layout import Layout
 from triptych.model import DecoderOnly, EncoderDecoder, EncoderOnly, Model, State, build, cost
 from triptych.model.attention import Attention
+from triptych.model.blocks import spans
 from triptych.model.dropout import Dropout
+from triptych.model.experts import Experts
 from triptych.model.stack import Stack
+from triptych.model.visible import sight
 from triptych.objectives import Loss, Translation, cross_entropy
 
 SPECIALS = 4  # pad, unk, bos, eos: the lowest ids
 VOCAB = 48  # when the configuration leaves the size to the tokenizer
 LARGE = 30_000_000  # parameters; a larger model is made smaller before it is built
 LONGEST = 9  # tokens in a sequence
+LONG = 200  # tokens that attention cuts into blocks, some of them alike, when it sees only near ones
 # A window as wide as the sequences would hide nothing, and a grid as wide would be one row.
 SHORT: dict[type[Part], dict[str, int]] = {
     parts.SeeWindow: {"width": 4},
+    parts.SeeDilated: {"width": 3, "step": 2},
+    parts.SeeBlocks: {"size": 3, "neighbours": 1},
+    parts.SeeGlobal: {"count": 2},
+    parts.SeeRandom: {"size": 2, "count": 1},
+    parts.SeePrefix: {"length": 3},
     parts.SeeAxial: {"width": 3},
     parts.SeeCells: {"width": 3, "size": 2},
     parts.DeformableMixer: {"width": 3},
@@ -74,6 +84,8 @@ class Subject:
         model: a copy in float64, in evaluation mode.
         given: the caller's own model, never changed; None when ``model`` is fresh.
         longest: tokens of the longest sequence.
+        ahead: the first so many tokens of a sequence see each other in a decoder (a prefix): sequences are
+            longer, and nothing is cut or changed among them.
     """
 
     def __init__(self, config: ModelConfig, model: Model | None, seed: int) -> None:
@@ -84,19 +96,17 @@ class Subject:
                 "model.vocab",
                 f"give at least {2 * SPECIALS}",
             )
-        most = getattr(config.position, "max", None)
-        if most is not None and most < LONGEST + 3:
-            raise UserError(
-                f"{most} positions are too few to check a law",
-                "model.position.max",
-                f"give {LONGEST + 3} or more",
-            )
+        for where, most in limits(config).items():
+            if most < LONGEST + 3:
+                raise UserError(
+                    f"{most} positions are too few to check a law", where, f"give {LONGEST + 3} or more"
+                )
         self.asked = config.model_copy(update={"vocab": vocab})
         self.config, notes = (self.asked, []) if model is not None else smaller(self.asked)
         self.config, note = narrower(self.config)
         self.reduced = "checked with " + ", ".join(notes + note) if notes + note else ""
         self.given, self.seed = model, seed
-        self.V, self.longest = self.config.vocab, LONGEST
+        self.V, self.longest, self.ahead = self.config.vocab, LONGEST, self.config.lookahead
         self.rng = torch.Generator()
         own = copy.deepcopy(model) if model is not None else build(self.config, seed)
         self.model: Model = own.to("cpu", torch.float64).eval()
@@ -105,7 +115,7 @@ class Subject:
                 if isinstance(stack := getattr(self.model, name, None), Stack):
                     stack.look(self.config, causal=name == "decoder")
                     for block, mixer in zip(stack.blocks, self.config.mixers(name), strict=True):
-                        block.mixer.settings = mixer
+                        block.mixer.settings = mixer  # type: ignore[union-attr]
 
     def reseed(self, number: int) -> None:
         """Random draws from here on depend on the seed and ``number`` alone."""
@@ -124,7 +134,8 @@ class Subject:
 
     def rows(self, count: int, lengths: Sequence[int] | None = None) -> Rows:
         """Random rows; unless ``lengths`` says otherwise ragged, with a longest and a shortest among them."""
-        own = lengths or [self.longest, 2, *self.integers(2, self.longest + 1, count)][:count]
+        least = max(2, self.ahead + 1)
+        own = lengths or [self.longest, least, *self.integers(least, self.longest + 1, count)][:count]
         other = [3, self.longest, *self.integers(1, self.longest + 1, count)][:count]
         source = [self.words(n) for n in other] if self.config.form == "encoder_decoder" else []
         return Rows([self.words(n) for n in own], source)
@@ -187,16 +198,37 @@ class Subject:
             out.append(self.step(state, ids[:, start:stop], layout.narrow(start, stop)))
         return torch.cat(out, 1)
 
-    def cuts(self, length: int) -> list[int]:
-        """Random places at which to cut ``length`` tokens."""
-        return [i for i, cut in enumerate(self.integers(0, 2, length)) if cut and i]
+    def places(self, layout: Layout) -> list[int]:
+        """Where rows may be cut: not where a prefix has begun."""
+        within = layout.real & (layout.position > 0) & (layout.position < self.ahead)
+        return [i for i, cut in enumerate(within.any(0).tolist()) if i and not cut]
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether a sequence of ``LONG`` tokens is cut into blocks somewhere, and positions do not end."""
+        most = min(limits(self.config).values(), default=LONG)
+        seen = {
+            sight(one, side == "decoder") for side in self.config.stacks for one in self.config.sights(side)
+        }
+        return most >= LONG and any(len(spans(one.reach, LONG, LONG)) > 1 for one in seen)
+
+    def middle(self, layout: Layout) -> int:
+        """The place nearest to the middle."""
+        return min(self.places(layout), key=lambda place: abs(place - layout.length // 2))
+
+    def cuts(self, layout: Layout) -> list[int]:
+        """Random places at which to cut rows."""
+        drawn = self.integers(0, 2, layout.length)
+        return [i for i in self.places(layout) if drawn[i]]
 
     # -- learning ------------------------------------------------------------------------------------------
 
     def learner(self) -> Model:
-        """A copy to train: no dropout, so that its gradients are a function of the batch."""
+        """A copy to train whose gradients are a function of each row by itself: without dropout, and without
+        what experts do to a whole batch (see ``apart``)."""
         model = copy.deepcopy(self.model)
         still(model)
+        apart(model)
         return model.train()
 
     def loss(self, model: Model, rows: Rows, smoothing: float = 0.0) -> Loss:
@@ -206,13 +238,14 @@ class Subject:
             batch = translation_batch(rows.source, rows.main, range(len(rows.main)))
             return Translation(ObjectiveConfig(label_smoothing=smoothing)).loss(model, batch)
         ids, layout = self.lay(rows.main)
+        aux: list[Tensor] | None = [] if model.training else None
         if isinstance(model, DecoderOnly):
-            hidden, target = model.decode(ids, layout)[:, :-1], ids[:, 1:]
+            hidden, target = model.decode(ids, layout, aux=aux)[:, :-1], ids[:, 1:]
             real = layout.real[:, 1:]
         else:
-            hidden, target, real = model.encode(ids, layout), (ids + 1) % model.config.vocab, layout.real
+            hidden, target, real = model.encode(ids, layout, aux), (ids + 1) % model.config.vocab, layout.real
         hidden = model.output.reduce(hidden[real])
-        return cross_entropy(hidden, model.output.weight, target[real], smoothing)
+        return cross_entropy(hidden, model.output.weight, target[real], smoothing).plus(aux or ())
 
 
 def take(out_BTV: Tensor, layout: Layout) -> list[Tensor]:
@@ -225,6 +258,15 @@ def still(model: Model, attention: bool = True, elsewhere: bool = True) -> None:
     for module in model.modules():
         if (attention and isinstance(module, Attention)) or (elsewhere and isinstance(module, Dropout)):
             module.p = 0.0
+
+
+def apart(model: Model) -> bool:
+    """Switch off what experts do to a whole batch in training: their capacity and the losses of their loads.
+    Whether there are any."""
+    found = [m for m in model.modules() if isinstance(m, Experts)]
+    for experts in found:
+        experts.capacity, experts.router.balance, experts.router.z = None, 0.0, 0.0
+    return bool(found)
 
 
 def smaller(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
@@ -251,7 +293,8 @@ def narrower(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
     def short(one: Part) -> Part:
         most = {key: n for key, n in SHORT.get(type(one), {}).items() if getattr(one, key) > n}
         notes.extend(f"{one.kind} {key} {n}, not {getattr(one, key)}" for key, n in most.items())
-        return one.model_copy(update=most)
+        inner = {key: shorten(getattr(one, key)) for key in ("of", "beside") if hasattr(one, key)}
+        return one.model_copy(update={**most, **inner})
 
     def shorten(chosen: Any) -> Any:
         return tuple(map(short, chosen)) if isinstance(chosen, tuple) else chosen and short(chosen)
@@ -262,9 +305,16 @@ def narrower(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
 
 
 def alone(config: ModelConfig) -> bool:
-    """Whether some layer lets a token see nothing but itself."""
-    return any(
-        isinstance(seen, parts.SeeWindow) and seen.width == 1
-        for side in config.stacks
-        for seen in config.sights(side)
-    )
+    """Whether there is a layer in which no token sees two."""
+    places = range(LONGEST)
+
+    def most(seen: parts.Sight, both: bool) -> int:
+        return max(sum(SEEN[type(seen)](seen, at, to, both) for to in places) for at in places)
+
+    return any(most(seen, side == "encoder") < 2 for side in config.stacks for seen in config.sights(side))
+
+
+def limits(config: ModelConfig) -> dict[str, int]:
+    """Where the configuration says at which position its sequences end, and what it says."""
+    every = (config.position, *(mixer for side in config.stacks for mixer in config.mixers(side)))
+    return {f"{part.section}.max": most for part in every if (most := getattr(part, "max", None)) is not None}

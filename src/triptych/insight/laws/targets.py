@@ -127,11 +127,11 @@ class Copyist:
         torch.nn.init.eye_(self.output.weight)
         self.vocab = vocab
 
-    def encode(self, ids: Tensor, layout: Layout) -> Memory:
+    def encode(self, ids: Tensor, layout: Layout, aux: list[Tensor] | None = None) -> Memory:
         """Ids as they are; padding as a word that is never said."""
         return Memory(ids.masked_fill(~layout.real, 0), layout)
 
-    def decode(self, ids: Tensor, layout: Layout, memory: Memory) -> Tensor:
+    def decode(self, ids: Tensor, layout: Layout, memory: Memory, aux: list[Tensor] | None = None) -> Tensor:
         """Certainty of the source token at each target token's position."""
         hidden = torch.zeros(*ids.shape, self.vocab)
         for row in range(len(ids)):

@@ -8,12 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from triptych.insight.laws.registry import law
+from triptych.insight.laws.routing import gates
 from triptych.insight.laws.sights import SEEN
-from triptych.insight.laws.subject import Pads, Placed, Subject
-from triptych.insight.laws.verdict import EXACT, SINGLE, Compared, Skip, close, true
+from triptych.insight.laws.subject import LONG, Pads, Placed, Rows, Subject
+from triptych.insight.laws.verdict import ANGLE, EXACT, SINGLE, Compared, Skip, close, true
 from triptych.layout import Layout
 from triptych.model.attend import Way, attend, reference
-from triptych.model.attention import Attention, CrossAttention, SelfAttention, watch
+from triptych.model.attention import Attention, CrossAttention, SelfAttention, Watched, watch
+from triptych.model.mixers.attentive import SourceAttention
 from triptych.model.stack import sights
 
 ATTEND = "src/triptych/model/attend.py"
@@ -41,14 +43,36 @@ def weights(s: Subject) -> Iterator[Compared | str]:
         real = main[1].real
         yield close("logits with weights kept and not kept", got[real], want[real])
         for name, (w_BHTS,) in found.items():
-            sink = s.model.get_submodule(name).sink is not None
+            sink = getattr(s.model.get_submodule(name), "sink", None) is not None
             yield from distribution(name, w_BHTS, truth(s, name, main, source), sink)
+    if s.in_blocks:
+        yield from cut(s)
+    if s.config.experts is not None:
+        yield from gates(s)
     yield from ways(s)
+
+
+def cut(s: Subject) -> Iterator[Compared]:
+    """Long rows, whose queries are met in blocks, and with all weights at once."""
+    cause = "a block of queries is given too few keys, or another block's mask"
+    for name, less, pads in (("full", 0, Pads()), ("padded", 20, Pads("left", 1, True))):
+        rows = s.rows(2, [LONG, LONG - less])
+        rows = Rows(rows.main, [s.words(LONG) for _ in rows.source])
+        main, source = s.lay(rows.main, pads), s.source(rows)
+        got = s.forward(main, source)
+        watch(s.model)
+        try:
+            want = s.forward(main, source)
+        finally:
+            watch(s.model, False)
+        real, what = main[1].real, f"logits of {LONG} tokens, {name} rows, in blocks and at once"
+        # Blocks that share a mask share angles, which are in fp32.
+        yield close(what, got[real], want[real], ANGLE, cause, "src/triptych/model/blocks.py")
 
 
 def plain(name: str, module: nn.Module) -> bool:
     """An attention whose keys are all tokens of its stack, or all of its source."""
-    return isinstance(module, SelfAttention) or (
+    return isinstance(module, SelfAttention | SourceAttention) or (
         isinstance(module, CrossAttention) and name.endswith(".cross")
     )
 
@@ -58,7 +82,7 @@ def truth(s: Subject, name: str, main: Placed, source: Placed | None) -> Tensor:
     module = s.model.get_submodule(name)
     encoder = name.startswith("encoder.")
     query = source[1] if encoder and source is not None else main[1]
-    key = source[1] if isinstance(module, CrossAttention) and source is not None else query
+    key = source[1] if not isinstance(module, SelfAttention) and source is not None else query
     q, k = query.segment[:, :, None], key.segment[:, None]
     seen = (q == k) & (k != -1)
     if isinstance(module, SelfAttention):
@@ -97,8 +121,10 @@ def distribution(name: str, w_BHTS: Tensor, seen_BTS: Tensor, sink: bool) -> Ite
 def ways(s: Subject) -> Iterator[Compared]:
     """Attention computed in three ways, and its edges, in the model's own shape and masks."""
     module = next((m for m in s.model.modules() if isinstance(m, Attention)), None)
-    if module is None:
+    if not any(isinstance(m, Watched) for m in s.model.modules()) and s.config.experts is None:
         raise Skip("nothing here is softmax attention")
+    if module is None:
+        return
     heads = module.heads
     H, G, D = s.config.heads.count, getattr(heads, "G", s.config.heads.count), heads.dotted
     seen = sights(s.config, s.config.form != "encoder")[0]

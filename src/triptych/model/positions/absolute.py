@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from triptych.config import ModelConfig, parts
 from triptych.errors import UserError
 from triptych.layout import Layout
-from triptych.model.positions.base import Position
+from triptych.model.positions.base import Position, waves
 from triptych.model.registry import Cost, Place, carries_out
 
 
 @carries_out(parts.Sinusoidal)
 class Sinusoidal(Position):
-    """``PE(p, 2i) = sin(p / base^(2i/C))``, ``PE(p, 2i+1) = cos(…)`` (Vaswani et al. 2017, section 3.5)."""
+    """``PE(p, 2i) = sin(p / base^(2i/C))``, ``PE(p, 2i+1) = cos(…)`` (Vaswani et al. 2017, section 3.5); in
+    halves, ``PE(p, i)`` and ``PE(p, C/2 + i)``."""
 
     def __init__(self, settings: parts.Sinusoidal, model: ModelConfig, place: Place) -> None:
         super().__init__(settings, model, place)
-        self.base = settings.base
+        self.base, self.offset = settings.base, settings.offset
+        self.axis = -1 if settings.layout == "interleaved" else -2
 
     def embed(self, x_BTC: Tensor, layout: Layout) -> Tensor:
-        C = x_BTC.shape[-1]
-
-        def waves() -> Tensor:
-            even = torch.arange(0, C, 2, device=x_BTC.device, dtype=torch.float32)
-            angle = layout.position[:, :, None] * torch.exp(even * (-math.log(self.base) / C))
-            return torch.stack((angle.sin(), angle.cos()), -1).flatten(2)
-
-        return x_BTC + layout.memo(("sinusoidal", self.base, C), waves).to(x_BTC.dtype)
+        return x_BTC + waves(layout, x_BTC.shape[-1], self.base, self.offset, self.axis).to(x_BTC.dtype)
 
 
 @carries_out(parts.Learned)
@@ -43,9 +37,7 @@ class Learned(Position):
         nn.init.normal_(self.table.weight, std=0.02)
 
     @classmethod
-    def cost(  # type: ignore[override]
-        cls, settings: parts.Learned, model: ModelConfig, place: Place, pairs: int = 0, tokens: int = 0
-    ) -> Cost:
+    def cost(cls, settings: Any, model: ModelConfig, place: Place, pairs: int = 0, tokens: int = 0) -> Cost:
         return Cost(settings.max * model.dim)
 
     def embed(self, x_BTC: Tensor, layout: Layout) -> Tensor:

@@ -1,0 +1,66 @@
+"""Embeddings that begin with vectors learned elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from triptych.config import RunConfig, VectorsConfig
+from triptych.data import ParallelData
+from triptych.errors import UserError
+from triptych.model.embedding import Embedding
+from triptych.text import Tokenizer, piece_vectors, vector_width
+
+
+def check_width(config: RunConfig) -> None:
+    """Refuse vectors that are not as wide as the embedding: before any work is done."""
+    if config.text.vectors is None:
+        return
+    width, needed = vector_width(Path(config.text.vectors.file)), config.model.embedding_dim
+    if width != needed:
+        own = config.model.embedding.kind == "factorised"
+        mend = f"set model.embedding.dim={width}" if own else f"set model.dim={width}, or model.embedding="
+        raise UserError(
+            f"vectors of {width} values do not fit embeddings of {needed}",
+            "text.vectors.file",
+            mend if own else f"{mend}{{kind: factorised, dim: {width}}}",
+        )
+
+
+def fill(
+    model: nn.Module,
+    settings: VectorsConfig,
+    tokenizer: Tokenizer,
+    data: ParallelData,
+    say: Callable[[str], None],
+) -> None:
+    """Give the rows of all embeddings the vectors that the file has for their pieces, and say for how many.
+
+    All vectors are scaled by one factor, to the mean square of the rows they replace: what the model was made
+    for stays true, and angles and ratios of lengths are the file's.
+    """
+    found = piece_vectors(Path(settings.file), tokenizer.pieces(range(tokenizer.size)))
+    if not found:
+        what = f"none of the {tokenizer.size:,} entries of the vocabulary is in this file"
+        raise UserError(what, settings.file, "give vectors of the language, for words or pieces of words")
+    place = torch.tensor(list(found))
+    rows = torch.from_numpy(np.stack(list(found.values())))
+    for embedding in [m for m in model.modules() if isinstance(m, Embedding)]:
+        weight = embedding.weight
+        assert isinstance(weight, nn.Parameter)
+        with torch.no_grad():
+            scale = (weight.square().mean() / rows.square().mean()).sqrt()
+            weight[place] = (rows.to(weight) * scale).to(weight)
+        weight.requires_grad_(not settings.frozen)
+    running = np.bincount(
+        np.fromiter(chain.from_iterable([*data.source, *data.target]), np.int64), minlength=tokenizer.size
+    )
+    say(
+        f"vectors: {len(found):,} of {tokenizer.size:,} entries, {running[list(found)].sum() / running.sum():.1%} "
+        f"of running tokens{'; the embedding is frozen' if settings.frozen else ''}"
+    )

@@ -1,0 +1,356 @@
+"""Latent bottleneck, co-attention and retrieval memory, against independent implementations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from parity.weights import Match, Rows, shaken
+from triptych.config import ModelConfig
+from triptych.errors import UserError
+from triptych.layout import Layout
+from triptych.model import build, cost
+from triptych.model.attention import watch
+from triptych.model.coattention import CoAttention
+from triptych.model.mixers.retrieval import Store
+from triptych.model.registry import Context, Place, part_of
+from triptych.model.visible import sight
+
+C, H, D = 16, 4, 4
+LENGTHS = [7, 3, 1]
+
+
+def _config(**model: Any) -> ModelConfig:
+    return ModelConfig.parse({"dim": C, "heads": H, "dropout": 0.0, "position": "none", **model})
+
+
+def _mixer(model: ModelConfig, causal: bool) -> tuple[Any, Any]:
+    """A fresh mixer in float64, moved a little, and the positions."""
+    place = Place(causal=causal)
+    settings = model.mixers("decoder" if causal else "encoder")[0]
+    mixer = shaken(part_of(settings)(settings, model, place)).double()
+    return mixer, part_of(model.position)(model.position, model, place)
+
+
+def _context(model: ModelConfig, layout: Layout, causal: bool, position: Any) -> Context:
+    seen = model.sights("decoder" if causal else "encoder")[0]
+    return Context(layout, sight(seen, causal), position)
+
+
+def _tokens(*shape: int) -> Tensor:
+    return torch.randn(*shape, C, dtype=torch.float64)
+
+
+# -- bottleneck
+
+
+def test_bottleneck_is_two_of_perceivers_attentions() -> None:
+    """Latents ask the tokens, tokens ask the latents: values, and gradients of every parameter."""
+    from transformers import PerceiverConfig
+    from transformers.models.perceiver.modeling_perceiver import PerceiverAttention
+
+    L = 3
+    model = _config(form="encoder", mixer={"kind": "bottleneck", "latents": L})
+    ours, position = _mixer(model, causal=False)
+    theirs = nn.ModuleDict()
+    for name in ("read", "write"):
+        asks: Any = PerceiverAttention(
+            PerceiverConfig(attention_probs_dropout_prob=0.0), is_cross_attention=True, q_dim=C, kv_dim=C,
+            num_heads=H, use_query_residual=name == "read",
+        )  # fmt: skip
+        asks.self.layernorm1, asks.self.layernorm2 = nn.Identity(), nn.Identity()  # the block has them
+        theirs[name] = shaken(asks).double()
+    theirs["norm"] = shaken(nn.LayerNorm(C), seed=1).double()
+    latents = nn.Parameter(ours.latents.detach().clone())
+    theirs.register_parameter("latents", latents)
+    match = Match()
+    match.layer(ours.norm, theirs["norm"])
+    for name in ("read", "write"):
+        mine, own = getattr(ours, name), theirs[name]
+        match.layer(mine.heads.q, own.self.query)
+        match.layer(mine.heads.kv, own.self.key, own.self.value)
+        match.layer(mine.out, own.output.dense)
+    layout = Layout.padded(LENGTHS)
+    x = _tokens(*layout.segment.shape)
+    hidden = torch.where(layout.real, 0.0, -1e9).double()[:, None, None]
+    z = theirs["read"](latents.expand(3, -1, -1), inputs=x, inputs_mask=hidden)[0]
+    want = theirs["write"](x, inputs=theirs["norm"](z))[0]
+    got = ours(x, _context(model, layout, False, position))
+    torch.testing.assert_close(got[layout.real], want[layout.real], rtol=1e-10, atol=1e-12)
+    (got[layout.real] ** 2).sum().backward()
+    (want[layout.real] ** 2).sum().backward()
+    match.put(ours.latents, latents)
+    match.assert_gradients(ours, theirs, rtol=1e-8, atol=1e-10)
+
+
+def test_latents_belong_to_a_sequence() -> None:
+    """In a packed row, what one sequence says does not reach another, in whatever slots they stand."""
+    model = _config(form="encoder", mixer={"kind": "bottleneck", "latents": 3})
+    mixer, position = _mixer(model, causal=False)
+    segment = torch.tensor([[2, 0, -1, 0, 2, 1, -1, 0]])
+    place = torch.tensor([[0, 0, 5, 1, 1, 0, 0, 2]])
+    layout, x = Layout(place, segment), _tokens(1, 8)
+    packed = mixer(x, _context(model, layout, False, position))
+    for number in range(3):
+        here = segment[0] == number
+        alone = mixer(x[:, here], _context(model, Layout.full(1, int(here.sum())), False, position))
+        torch.testing.assert_close(packed[:, here], alone, rtol=1e-12, atol=1e-12)
+
+
+def test_bottleneck_is_of_a_set() -> None:
+    """Without positions, tokens in another order give the same in that order (Lee et al. 2019, section 3)."""
+    model = _config(form="encoder", mixer={"kind": "bottleneck", "latents": 2})
+    mixer, position = _mixer(model, causal=False)
+    x, order = _tokens(2, 6), torch.randperm(6)
+    context = _context(model, Layout.full(2, 6), False, position)
+    torch.testing.assert_close(mixer(x[:, order], context), mixer(x, context)[:, order])
+
+
+def test_bottleneck_grows_with_the_length_alone() -> None:
+    """Operations are linear in tokens: twice as many cost twice as much, beside what latents cost."""
+    model = _config(form="encoder", vocab=9, mixer={"kind": "bottleneck", "latents": 3}, layers=1)
+    one, two, four = (cost(model, 1, n).flops for n in (100, 200, 400))
+    assert (four - two) == 2 * (two - one)
+
+
+# -- co-attention
+
+
+def _streams(model: CoAttention, lengths: list[list[int]], **pads: Any) -> tuple[Tensor, ...]:
+    """Outputs of real tokens of both streams, row after row; the same tokens whatever the padding."""
+    layouts = [Layout.padded(n, pads.get("side", "right"), max(n) + pads.get("extra", 0)) for n in lengths]
+    drawn = []
+    for layout, seed in zip(layouts, (1, 2), strict=True):
+        x = torch.full((*layout.segment.shape, C), pads.get("fill", 0.0), dtype=torch.float64)
+        generator = torch.Generator().manual_seed(seed)
+        x[layout.real] = torch.randn(int(layout.real.sum()), C, generator=generator, dtype=torch.float64)
+        drawn.append(x)
+    out = model(drawn[0], layouts[0], drawn[1], layouts[1])
+    return tuple(y[layout.real] for y, layout in zip(out, layouts, strict=True))
+
+
+def _coattention(**model: Any) -> CoAttention:
+    module = shaken(CoAttention(_config(form="encoder", ffn={"dim": 24}, **model))).double()
+    assert isinstance(module, CoAttention)
+    return module
+
+
+class _Stream(nn.Module):
+    """One stream of a co-attention layer, by torch.nn: norm(x + attention), norm(x + feed-forward)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asks = nn.MultiheadAttention(C, H, batch_first=True)
+        self.norm, self.last = nn.LayerNorm(C), nn.LayerNorm(C)
+        self.inner, self.outer = nn.Linear(C, 24), nn.Linear(24, C)
+
+    def forward(self, x: Tensor, other: Tensor, layout: Layout) -> Tensor:
+        y, _ = self.asks(x, other, other, key_padding_mask=~layout.real)
+        y = self.norm(x + y)
+        last: Tensor = self.last(y + self.outer(self.inner(y).relu()))
+        return last
+
+
+def test_coattention_is_torchs() -> None:
+    """Values and all gradients, at equal weights."""
+    ours, match = _coattention(), Match()
+    theirs = nn.ModuleList(shaken(_Stream(), seed=i + 3) for i in range(2)).double()
+    for i in range(2):
+        mine: Any = ours.cross[i]
+        own: Any = theirs[i]
+        for name in ("weight", "bias"):
+            fused = getattr(own.asks, f"in_proj_{name}")
+            match.put(getattr(mine.heads.q, name), Rows(fused, 0, C))
+            match.put(getattr(mine.heads.kv, name), Rows(fused, C, 3 * C))
+        ffn: Any = ours.ffn[i]
+        norms: list[Any] = [ours.residuals[2 * i + j] for j in range(2)]
+        pairs = [(mine.out, own.asks.out_proj), (ffn.inner, own.inner), (ffn.outer, own.outer)]
+        for layer, their in (*pairs, (norms[0].norm, own.norm), (norms[1].norm, own.last)):
+            match.layer(layer, their)
+    layouts = Layout.padded([5, 2]), Layout.padded([3, 6], "left")
+    x = [_tokens(*layout.segment.shape) for layout in layouts]
+    got = ours(x[0], layouts[0], x[1], layouts[1])
+    want = [theirs[i](x[i], x[1 - i], layouts[1 - i]) for i in range(2)]
+    for one, other, layout in zip(got, want, layouts, strict=True):
+        torch.testing.assert_close(one[layout.real], other[layout.real], rtol=1e-10, atol=1e-12)
+    for side in (got, want):
+        sum((y[layout.real] ** 3).sum() for y, layout in zip(side, layouts, strict=True)).backward()  # type: ignore[union-attr]
+    match.assert_gradients(ours, theirs, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("heads", [{"count": 4, "kv": 2}, {"kind": "mla", "count": 2}])
+def test_coattention_keeps_to_its_rows(heads: dict[str, Any]) -> None:
+    """Neither the content nor the amount nor the side of padding, of either stream, changes anything; a row
+    alone gives what it gives in a batch."""
+    model = _coattention(heads=heads)
+    lengths = [[4, 1, 6], [2, 7, 3]]
+    want = _streams(model, lengths)
+    for pads in ({"extra": 3}, {"side": "left"}, {"fill": 9.0}, {"side": "left", "extra": 2, "fill": -5.0}):
+        for got, wanted in zip(_streams(model, lengths, **pads), want, strict=True):
+            torch.testing.assert_close(got, wanted, rtol=1e-11, atol=1e-11)
+    first = _streams(model, [[4], [2]])
+    for got, wanted in zip(first, want, strict=True):
+        torch.testing.assert_close(got, wanted[: len(got)], rtol=1e-11, atol=1e-11)
+
+
+def test_coattention_by_sequence() -> None:
+    """Sequence n of a packed row asks sequence n of the other stream, wherever that stands."""
+    model = _coattention()
+    a = Layout(torch.tensor([[0, 1, 0, 0, 1, 2]]), torch.tensor([[0, 0, -1, 1, 1, 1]]))
+    b = Layout(torch.tensor([[0, 1, 0]]), torch.tensor([[1, 1, 0]]))
+    x, y = _tokens(1, 6), _tokens(1, 3)
+    got = model(x, a, y, b)
+    for n in range(2):
+        here, there = a.segment[0] == n, b.segment[0] == n
+        layouts = (Layout.full(1, int(m.sum())) for m in (here, there))
+        one, other = model(x[:, here], next(layouts), y[:, there], next(layouts))
+        torch.testing.assert_close(got[0][:, here], one, rtol=1e-11, atol=1e-11)
+        torch.testing.assert_close(got[1][:, there], other, rtol=1e-11, atol=1e-11)
+
+
+def test_coattention_is_accounted() -> None:
+    model = _coattention()
+    said = CoAttention.cost(_config(form="encoder", ffn={"dim": 24}), 2, 5, 3)
+    assert said.parameters == sum(p.numel() for p in model.parameters())
+    with FlopCounterMode(display=False) as counter:
+        model(_tokens(2, 5), Layout.full(2, 5), _tokens(2, 3), Layout.full(2, 3))
+    assert said.flops == counter.get_total_flops()
+
+
+def test_coattention_wants_normalised_streams() -> None:
+    with pytest.raises(UserError, match="use post"):
+        CoAttention(_config(form="encoder", norm={"placement": "pre"}))
+
+
+# -- retrieval
+
+
+def _retrieved(mixer: Any, x: Tensor, layout: Layout, position: Any, width: int, top: int) -> Tensor:
+    """Wu et al. 2022, section 3.1, a query and a head at a time: y = (1 - g)·window + g·memory."""
+    q, (k, v) = mixer.heads.project(x, position, layout)
+    groups, gate = q.shape[1] // k.shape[1], mixer.gate.sigmoid()
+    out = torch.zeros(*x.shape[:2], q.shape[1], D, dtype=x.dtype)
+    for b in range(len(x)):
+        for t in layout.real[b].nonzero()[:, 0].tolist():
+            own = (layout.segment[b] == layout.segment[b, t]).nonzero()[:, 0]
+            age = layout.position[b, t] - layout.position[b, own]
+            near, older = own[(age >= 0) & (age < width)], own[age >= width]
+            for h in range(q.shape[1]):
+                score = k[b, h // groups] @ q[b, h, t] / D**0.5
+                best = older[score[older].argsort(descending=True)[:top]]
+                parts = [score[some].softmax(0) @ v[b, h // groups, some] for some in (near, best)]
+                out[b, t, h] = (1 - gate[h]) * parts[0] + gate[h] * parts[1]
+    y: Tensor = mixer.join(out.flatten(2))
+    return y
+
+
+PACKED = Layout(
+    torch.tensor([[0, 1, 2, 3, 4, 5, 0, 0, 1, 2, 3, 4], [0] * 4 + list(range(8))]),
+    torch.tensor([[0] * 6 + [-1] + [1] * 5, [-1] * 4 + [0] * 8]),
+)
+
+
+@pytest.mark.parametrize("kv", [4, 2, 1])
+@pytest.mark.parametrize("position", ["none", "rope"])
+@pytest.mark.parametrize("layout", [Layout.padded([9, 4, 1]), Layout.padded([7, 2], "left"), PACKED])
+def test_retrieval_is_its_definition(kv: int, position: str, layout: Layout) -> None:
+    width, top = 3, 2
+    model = _config(
+        form="decoder", heads={"count": H, "kv": kv}, position=position,
+        mixer={"kind": "retrieval", "width": width, "top": top},
+    )  # fmt: skip
+    mixer, at = _mixer(model, causal=True)
+    with torch.no_grad():
+        mixer.gate.copy_(torch.tensor([-1.0, 0.3, 2.0, 0.0]))
+    x = _tokens(*layout.segment.shape).requires_grad_()
+    grads = []
+    for y in (
+        mixer(x, _context(model, layout, True, at)),
+        _retrieved(mixer, x, layout, at, width, top),
+    ):
+        y = y[layout.real]
+        grads.append([y.detach(), *torch.autograd.grad((y**2).sum(), [x, *mixer.parameters()])])
+    for got, want in zip(*grads, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-10)
+
+
+def test_retrieval_reads_the_best_of_the_older() -> None:
+    """Each query of each head reads ``top`` tokens that its window does not hold, and no others."""
+    width, top, T = 3, 2, 12
+    model = _config(form="decoder", mixer={"kind": "retrieval", "width": width, "top": top})
+    mixer, at = _mixer(model, causal=True)
+    (kept,) = watch(mixer)
+    mixer(_tokens(2, T), _context(model, Layout.full(2, T), True, at))
+    age = torch.arange(T)[:, None] - torch.arange(T)
+    for weights, seen in zip(kept, ((age >= 0) & (age < width), age >= width), strict=True):
+        most = seen.sum(-1).clamp(max=T if weights is kept[0] else top)
+        assert not weights.masked_select(~seen).any()
+        assert torch.equal((weights > 0).sum(-1), most.expand(2, H, T))
+        torch.testing.assert_close(weights.sum(-1), (most > 0).double().expand(2, H, T))
+
+
+@pytest.mark.parametrize("position", ["rope", "alibi", "shaw", "t5"])
+def test_retrieval_without_memory_is_attention(position: str) -> None:
+    """A window as long as the sequence, and gates that are shut."""
+    settings = {"form": "decoder", "position": position}
+    model = _config(**settings, mixer={"kind": "retrieval", "width": 9, "top": 2})
+    mixer, at = _mixer(model, causal=True)
+    plain, _ = _mixer(_config(**settings), causal=True)
+    with torch.no_grad():
+        mixer.gate.fill_(-1e3)
+        plain.heads.load_state_dict(mixer.heads.state_dict())
+        plain.out.load_state_dict(mixer.join.state_dict())
+    layout = Layout.padded([9, 4])
+    x, context = _tokens(2, 9), _context(model, layout, True, at.double())
+    torch.testing.assert_close(mixer(x, context)[layout.real], plain(x, context)[layout.real])
+
+
+def test_what_is_visible_holds_for_memory() -> None:
+    """A window that the settings give bounds what can be retrieved, and what a state keeps."""
+    model = _config(
+        form="decoder", vocab=20, layers=1, attention={"visible": {"kind": "window", "width": 6}},
+        mixer={"kind": "retrieval", "width": 3, "top": 9},
+    )  # fmt: skip
+    decoder: Any = build(model, seed=1).double().eval()
+    ids = torch.randint(4, 20, (1, 15))
+    other = ids.clone()
+    other[:, :9] = 4
+    one, two = (decoder(x, Layout.full(1, 15)) for x in (ids, other))
+    torch.testing.assert_close(one[:, 14:], two[:, 14:], rtol=0, atol=1e-12)
+    assert not torch.equal(one[:, 13], two[:, 13])
+    assert decoder.decoder.sees == [5]
+
+
+def test_retrieval_is_accounted_at_length() -> None:
+    """Also where the window is cut into blocks."""
+    model = _config(form="decoder", vocab=20, layers=1, mixer={"kind": "retrieval", "width": 8, "top": 4})
+    decoder: Any = build(model, seed=1)
+    with FlopCounterMode(display=False) as counter:
+        decoder(torch.randint(4, 20, (2, 150)), Layout.full(2, 150))
+    assert cost(model, 2, 150).flops == counter.get_total_flops()
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 7), st.integers(1, 40),
+    st.integers(1, 5),
+)  # fmt: skip
+def test_store_is_brute_force(sizes: list[int], queries: int, top: int, block: int) -> None:
+    """In whatever portions keys are added, and blocks searched."""
+    store = Store()
+    keys = [torch.randn(n, D, dtype=torch.float64) for n in sizes]
+    for some in keys:
+        store.add(some, some * 2)
+    asked = torch.randn(queries, D, dtype=torch.float64)
+    score = asked.numpy() @ torch.cat(keys).numpy().T
+    want = np.argsort(-score, 1)[:, :top]
+    best, places = store.search(asked, top, block)
+    assert torch.equal(places, torch.from_numpy(want))
+    np.testing.assert_allclose(best.numpy(), np.take_along_axis(score, want, 1), rtol=1e-12)
+    assert torch.equal(store.values[places], 2 * torch.cat(keys)[places])
