@@ -38,6 +38,7 @@ import typer
 from plant import plant
 from triptych.cli.main import app, main
 from triptych.config import PRESETS, Part, RunConfig, Settings, choices, load_config
+from triptych.insight.catalogue import inner_axis
 from triptych.insight.laws import LAWS, table, verify
 from triptych.model.visible import Causal
 from triptych.training.run import CHANGEABLE
@@ -400,14 +401,17 @@ def settings() -> dict[str, dict[str, dict[str, Any]]]:
     def add(cls: type[Settings], section: str, kind: str) -> None:
         for key, field in cls.model_fields.items():
             inner, place = field.annotation, f"{section}.{key}".lstrip(".")
-            if isinstance(inner, type) and issubclass(inner, Part):
+            axis = inner_axis(inner)
+            # A choice in a choice of its own axis has the same keys again, and so has one of a single stack.
+            if axis and not issubclass(cls, axis) and field.default is not None:
                 axes[place] = field.default.kind
-                for name, choice in choices(inner).items():
+                for name, choice in choices(axis).items():
                     add(choice, place, name)
-            elif isinstance(inner, type) and issubclass(inner, Settings):
+            elif isinstance(inner, type) and issubclass(inner, Settings) and not axis:
                 add(inner, place, "")
             else:
-                value = ... if field.is_required() else json.loads(json.dumps(field.default))
+                default = field.default.kind if isinstance(field.default, Part) else field.default
+                value = ... if field.is_required() else json.loads(json.dumps(default))
                 found.setdefault(section, {}).setdefault(key, {})[kind] = value
 
     add(RunConfig, "", "")

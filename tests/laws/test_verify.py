@@ -91,12 +91,12 @@ def test_verdicts_are_plain_data_and_text() -> None:
 
 
 def test_a_crash_is_a_broken_law_and_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
-    from triptych.model.feedforward import ReluFeedForward
+    from triptych.model.feedforward import Plain
 
     def fails(self: object, h: torch.Tensor) -> torch.Tensor:
         raise RuntimeError("no such kernel")
 
-    monkeypatch.setattr(ReluFeedForward, "act", fails)
+    monkeypatch.setattr(Plain, "act", fails)
     (verdict,) = verify(ModelConfig.parse(TINY), only=[1])
     assert verdict.status == "broken" and "no such kernel" in verdict.seen
     assert verdict.place.startswith("src/triptych/model/feedforward.py:")

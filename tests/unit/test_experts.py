@@ -14,6 +14,7 @@ from triptych.config import ModelConfig, load_config
 from triptych.data import ParallelData
 from triptych.engine.bundle import load_weights, save_weights
 from triptych.errors import UserError
+from triptych.insight.laws import verify
 from triptych.model import EncoderDecoder, build
 from triptych.model.experts import Experts, SigmoidRouter, counting, routers
 from triptych.objectives import Loss, Translation
@@ -142,6 +143,8 @@ def test_biases_are_saved_and_restored(tmp_path: Path) -> None:
     load_weights(fresh, path)
     assert isinstance(fresh, EncoderDecoder)
     assert all(map(torch.equal, biases(one.model), biases(fresh)))
+    (verdict,) = verify(one.config.model, model=one.model, only=[7])
+    assert verdict.status == "holds", verdict.seen
 
 
 # -- what is refused ---------------------------------------------------------------------------------------

@@ -186,6 +186,13 @@ def _latent_rotary(m: ModelConfig) -> Refusal | None:
     return None
 
 
+@refuses(parts.LatentHeads, "qk_norm", "unbuilt")
+def _latents_are_normalised(m: ModelConfig) -> Refusal | None:
+    if not isinstance(m.heads, parts.LatentHeads) or not m.heads.qk_norm:
+        return None
+    return ("latents are normalised already, before heads are made of them", "heads.qk_norm", "leave it out")
+
+
 @refuses(parts.Mixer, "layers of a stack the form does not have")
 def _layers_of_the_form(m: ModelConfig) -> Refusal | None:
     for form, missing, other in (("decoder", "encoder", "decoder"), ("encoder", "decoder", "encoder")):

@@ -150,7 +150,7 @@ def entry(axis: type[Part], choice: type[Part]) -> Entry:
         name,
         list(settings(choice)),
         refused(*choice.__mro__[: choice.__mro__.index(axis)]),
-        price(axis, choice),
+        price(axis, choice) if module else None,
     )
 
 
@@ -263,11 +263,13 @@ def text(found: Sequence[Axis], width: int, full: bool) -> str:
     """A list to read; ``full`` explains every setting and refusal."""
     from triptych.insight.accounting.text import short
 
-    lines = [f"Costs are those of {SHOWN}; FLOPs are of matrix products in a forward pass.", ""]
+    lines: list[str] = []
 
     def add(text: str, indent: int) -> None:
         lines.extend(textwrap.wrap(text, width, initial_indent=" " * indent, subsequent_indent=" " * indent))
 
+    add(f"Costs are those of {SHOWN}; FLOPs are of matrix products in a forward pass.", 0)
+    lines.append("")
     for axis in found:
         add(f"{axis.name} ({axis.section}): {axis.line}", 0)
         for no in axis.refuses:

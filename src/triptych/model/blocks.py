@@ -73,8 +73,9 @@ def in_blocks(
         return meet(q, k, v, query, key)
     alike = relative and query.plain and key.plain and is_relative(visible)
     twins: dict[tuple[int, ...], Span] = {}
-    qs, ends = q.split([s.stop - s.start for s in cut], 2), tuple((s.first, s.last) for s in cut)
-    ks, vs, out = _Slices.apply(k, ends), _Slices.apply(v, ends), []  # type: ignore[no-untyped-call]
+    ends, out = tuple((s.first, s.last) for s in cut), []
+    qs = torch.split(q, [s.stop - s.start for s in cut], 2)
+    ks, vs = _Slices.apply(k, ends), _Slices.apply(v, ends)  # type: ignore[no-untyped-call]
     for i, (start, stop, first, last) in enumerate(cut):
         twin = twins.setdefault((stop - start, start - first, last - first), cut[i]) if alike else cut[i]
         some, near = query.part(twin.start, twin.stop), key.part(twin.first, twin.last)

@@ -139,8 +139,8 @@ class Random(Visible):
 
 @lru_cache(maxsize=16)
 def _drawn(seed: int, count: int, blocks: int) -> Any:
-    """``bool[blocks, blocks]``: which blocks see each other. An array, since a tensor that is kept would be
-    of the mode it was made in."""
+    """``bool[blocks, blocks]``: which blocks see each other. An array: a tensor that is kept would be of the
+    mode it was made in."""
     n = np.arange(blocks)
     before = n[None, :] < n[:, None]
     hashed = _hash(_hash(_hash(np.array(seed)) ^ n)[:, None] ^ n)
@@ -162,12 +162,13 @@ def _restricted(predicate: type[Visible], settings: parts.Sight, causal: bool) -
     return direction(causal) & predicate(**settings.model_dump(exclude={"kind"}))
 
 
-for _kind, _predicate in {
+_PREDICATES: dict[type[parts.Sight], type[Visible]] = {
     parts.SeeDilated: Dilated,
     parts.SeeBlocks: Blocks,
     parts.SeeGlobal: Global,
     parts.SeeRandom: Random,
-}.items():
+}
+for _kind, _predicate in _PREDICATES.items():
     carries_out(_kind)(partial(_restricted, _predicate))
 
 
@@ -180,5 +181,6 @@ def _prefix(settings: parts.SeePrefix, causal: bool) -> Visible:
 @carries_out(parts.SeeAll)
 @carries_out(parts.SeeAny)
 def _joined(settings: parts.SeeAll | parts.SeeAny, causal: bool) -> Visible:
-    several: list[Any] = [part_of(one)(one, causal) for one in settings.of]
-    return reduce(and_ if isinstance(settings, parts.SeeAll) else or_, several)
+    join = and_ if isinstance(settings, parts.SeeAll) else or_
+    seen: Visible = reduce(join, [part_of(one)(one, causal) for one in settings.of])
+    return seen

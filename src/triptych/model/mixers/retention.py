@@ -55,6 +55,7 @@ class Retention(Summing):
         q, k, v = full(*(split_heads(x, self.H) for x in qkv))
         with torch.autocast(x_BTC.device.type, enabled=False):
             y_BHTD = self.sums(q, k * k.shape[-1] ** -0.5, v, context, self.decay)
-        y = self.norm(y_BHTD.transpose(1, 2).flatten(2).flatten(0, 1).to(gate.dtype)).view_as(gate)
+        y = y_BHTD.transpose(1, 2).flatten(2).to(self.norm.weight.dtype)
+        y = self.norm(y.flatten(0, 1)).view_as(gate)
         y_BTC: Tensor = self.out(F.silu(gate) * y)
         return y_BTC

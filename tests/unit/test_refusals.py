@@ -1,0 +1,132 @@
+"""The table of what cannot be combined: every rule refuses its example, says why, and what would work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from triptych.config import ModelConfig
+from triptych.config.rules import RULES, Rule
+from triptych.errors import UserError
+
+SCALED = {"kind": "dynamic", "factor": 2.0, "original": 64, "length": 128}
+# For each rule a configuration that breaks it, one that comes as near as may be and does not, and the key.
+Settings = dict[str, Any]
+EXAMPLES: dict[str, tuple[Settings, Settings, str]] = {
+    "_whole_heads": ({"heads": 3}, {"heads": {"count": 3, "dim": 4}}, "model.heads.count"),
+    "_pairs_turn": (
+        {"position": "rope", "heads": {"count": 2, "dim": 7}},
+        {"position": "rope", "heads": {"count": 2, "dim": 6}},
+        "model.position.kind",
+    ),
+    "_fast_and_slow": (
+        {"position": {"kind": "rope", "scaling": SCALED}, "heads": {"count": 2, "dim": 2}},
+        {"position": {"kind": "rope", "scaling": SCALED}, "heads": {"count": 2, "dim": 4}},
+        "model.position.scaling.kind",
+    ),
+    "_turns_show_in_products": (
+        {"position": "rope", "attention": {"score": "additive"}},
+        {"position": "rope", "attention": {"score": "cosine"}},
+        "model.attention.score",
+    ),
+    "_relations_are_dotted": (
+        {"position": "shaw", "attention": {"score": "cosine"}},
+        {"position": "shaw", "attention": {"score": "dot"}},
+        "model.attention.score",
+    ),
+    "_deep_copies": (
+        {"norm": {"placement": "deep"}},
+        {"norm": {"placement": "deep"}, "scale_embedding": False},
+        "model.scale_embedding",
+    ),
+    "_sine_and_cosine": ({"dim": 15, "heads": 3}, {"dim": 18, "heads": 3}, "model.dim"),
+    "_mixers_in_their_stacks": (
+        {"mixer": "linformer"},
+        {"encoder_mixer": "linformer"},
+        "model.decoder_mixer",
+    ),
+    "_positions_need_attention": (
+        {"mixer": "lstm", "position": "rope"},
+        {"mixer": ["lstm", "attention"], "position": "rope"},
+        "model.position.kind",
+    ),
+    "_latent_rotary": (
+        {"heads": {"kind": "mla", "count": 2, "rotary": 3}, "position": "rope"},
+        {"heads": {"kind": "mla", "count": 2, "rotary": 2}, "position": "rope"},
+        "model.heads.rotary",
+    ),
+    "_latents_are_normalised": (
+        {"heads": {"kind": "mla", "count": 2, "qk_norm": True}},
+        {"heads": {"count": 2, "qk_norm": True}},
+        "model.heads.qk_norm",
+    ),
+    "_layers_of_the_form": (
+        {"form": "decoder", "encoder_layers": 2},
+        {"form": "decoder", "decoder_layers": 2},
+        "model.encoder_layers",
+    ),
+    "_prefixes_in_decoders": (
+        {"attention": {"visible": {"kind": "prefix", "length": 3}}},
+        {"form": "decoder", "attention": {"visible": {"kind": "prefix", "length": 3}}},
+        "model.attention.visible.kind",
+    ),
+    "_enough_experts": (
+        {"experts": {"count": 2, "top_k": 3}},
+        {"experts": {"count": 3, "top_k": 3}},
+        "model.experts.top_k",
+    ),
+    "_gates_that_say_something": (
+        {"experts": {"count": 4, "top_k": 1}},
+        {"experts": {"count": 4, "top_k": 1, "router": "softmax"}},
+        "model.experts.top_k",
+    ),
+    "_experts_somewhere": (
+        {"experts": {"every": 3}, "layers": 2},
+        {"experts": {"every": 2}, "layers": 2},
+        "model.experts.every",
+    ),
+    "_bahdanau_reads": ({"form": "decoder", "mixer": "bahdanau"}, {"mixer": "bahdanau"}, "model.mixer.kind"),
+    "_luong_reads": ({"form": "encoder", "mixer": "luong"}, {"mixer": "luong"}, "model.mixer.kind"),
+    "_dot_of_equal_widths": (
+        {"mixer": {"kind": "luong", "score": "dot", "hidden": 8}},
+        {"mixer": {"kind": "luong", "score": "dot", "hidden": 16}},
+        "model.mixer.score",
+    ),
+    "_norms_of_heads": (
+        {"form": "decoder", "mixer": "retention", "heads": 16},
+        {"form": "decoder", "mixer": "retention", "heads": 8},
+        "model.heads.count",
+    ),
+}
+BASE: Settings = {"vocab": 30, "dim": 16, "heads": 2, "position": "sinusoidal"}
+
+
+def name(rule: Rule) -> str:
+    return rule.check.__name__
+
+
+def model(settings: Settings) -> ModelConfig:
+    mixers = [settings.get(key, "attention") for key in ("mixer", "encoder_mixer", "decoder_mixer")]
+    positions = {"position": "none"} if mixers != ["attention"] * 3 else {}
+    return ModelConfig.parse({**BASE, **positions, **settings})
+
+
+def test_every_rule_has_its_example() -> None:
+    assert {name(rule) for rule in RULES} == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("rule", sorted({name(rule) for rule in RULES}))
+def test_rules_refuse_with_reason_and_mend(rule: str) -> None:
+    wrong, right, where = EXAMPLES[rule]
+    with pytest.raises(UserError) as refused:
+        model(wrong)
+    assert refused.value.where == where
+    assert refused.value.what and refused.value.mend
+    model(right)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=name)
+def test_rules_are_named_for_a_list(rule: Rule) -> None:
+    assert rule.of.__doc__ and rule.other and not rule.other.endswith(".")
+    assert rule.because in ("mathematics", "pointless", "harmful", "unbuilt")
