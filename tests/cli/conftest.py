@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from triptych.cli.main import main
+
 NUMBERS = {
     "one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "six": "sechs",
     "seven": "sieben", "eight": "acht", "nine": "neun", "ten": "zehn",
@@ -71,6 +73,20 @@ def cli(tmp_path: Path) -> Cli:
 
     def run(*args: str | Path, **kwargs: object) -> subprocess.CompletedProcess[str]:
         return run_cli(*args, cwd=tmp_path, **kwargs)  # type: ignore[arg-type]
+
+    return run
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """``here("inspect", …)`` in the test's own folder, in this process: the program is loaded once."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
+        code = main(list(map(str, args)))
+        said = capsys.readouterr()
+        return subprocess.CompletedProcess(args, code, said.out, said.err)
 
     return run
 

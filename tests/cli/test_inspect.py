@@ -26,9 +26,9 @@ def test_a_preset(cli: Cli) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 110
 
 
-def test_json_has_the_same_figures(cli: Cli) -> None:
+def test_json_has_the_same_figures(here: Cli) -> None:
     """With settings laid over a preset; parameters and operations are those of the library."""
-    done = cli(
+    done = here(
         "inspect", "small", "model.form=decoder", "model.heads.kv=1", "--json", "--batch", "2",
         "--target", "12", "--generate", "5", "--dtype", "bf16",
     )  # fmt: skip
@@ -44,31 +44,31 @@ def test_json_has_the_same_figures(cli: Cli) -> None:
     assert sum(part["activations_bytes"] for part in data["parts"].values()) == data["activations_bytes"]
 
 
-def test_a_file(cli: Cli, tmp_path: Path) -> None:
+def test_a_file(here: Cli, tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text("model: {form: encoder, dim: 64, heads: 4, layers: 1}\n")
-    done = cli("inspect", "own.yaml", "text.tokenizer.size=500", "--target", "7")
+    done = here("inspect", "own.yaml", "text.tokenizer.size=500", "--target", "7")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("encoder, 1 layers, dim 64, 500 words") and "Generating" not in done.stdout
 
 
-def test_a_run(cli: Cli, trained: Path, tmp_path: Path) -> None:
+def test_a_run(here: Cli, trained: Path, tmp_path: Path) -> None:
     """Its configuration and the size of its vocabulary; weights are not needed."""
     bundle = triptych.load(trained)
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "run" / "model.safetensors").unlink()
-    data = json.loads(cli("inspect", "run", "--json").stdout)
+    data = json.loads(here("inspect", "run", "--json").stdout)
     assert data["parameters"] == sum(p.numel() for p in bundle.model.parameters())
-    wider = json.loads(cli("inspect", "run", "model.ffn.dim=128", "--json").stdout)
+    wider = json.loads(here("inspect", "run", "model.ffn.dim=128", "--json").stdout)
     assert wider["parameters"] > data["parameters"]
 
 
-def test_attention_out_of_reach_and_no_cache(cli: Cli) -> None:
-    window = cli(
+def test_attention_out_of_reach_and_no_cache(here: Cli) -> None:
+    window = here(
         "inspect", "small", "model.form=decoder", "model.attention.visible={kind: window, width: 4}",
         "--generate", "0",
     ).stdout  # fmt: skip
     assert "stays below" in window and "Generating" not in window
-    recurrent = cli(
+    recurrent = here(
         "inspect", "small", "model.form=decoder", "model.mixer=lstm", "model.position=none"
     ).stdout
     assert "meet in no products" in recurrent and "recurrent states" in recurrent
@@ -94,13 +94,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize("line", WRONG)
-def test_wrong_use(line: str, cli: Cli) -> None:
-    done = cli("inspect", *line.split(" "))
+def test_wrong_use(line: str, here: Cli) -> None:
+    done = here("inspect", *line.split(" "))
     refused(done, *WRONG[line])
     assert done.stderr.count("error") + done.stderr.count("Error") == 1 and not done.stdout
 
 
-def test_the_page_shows_what_is_printed(cli: Cli) -> None:
+def test_the_page_shows_what_is_printed(here: Cli) -> None:
     """Memory apart, which is as PyTorch's kernels have it."""
     page = (ROOT / "docs" / "parts.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```text\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
@@ -109,7 +109,7 @@ def test_the_page_shows_what_is_printed(cli: Cli) -> None:
     def plain(text: str) -> str:
         return re.sub(r" +", " ", re.sub(r"[\d.,]+ (?:[KMGT]i)?B\b", "#", text))
 
-    assert plain(cli(*first.split()).stdout) == plain(shown)
+    assert plain(here(*first.split()).stdout) == plain(shown)
 
 
 def test_the_page_names_every_option() -> None:

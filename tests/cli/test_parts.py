@@ -144,8 +144,8 @@ def test_text(cli: Cli) -> None:
     assert "width: integer > 0, needed" in one and "carried out by triptych.model." in one
 
 
-def test_json(cli: Cli) -> None:
-    done = cli("parts", "--json")
+def test_json(here: Cli) -> None:
+    done = here("parts", "--json")
     data = json.loads(done.stdout)
     assert data == json.loads(json.dumps(to_dict(catalogue())))
     assert {(a["name"], c["kind"]) for a in data["axes"] for c in a["choices"]} == set(ALL)
@@ -159,10 +159,10 @@ def test_json(cli: Cli) -> None:
     }
 
 
-def test_unknown_names(cli: Cli) -> None:
-    refused(cli("parts", "ropee"), "no part 'ropee'", "did you mean rope")
-    refused(cli("parts", "zzzz"), "axes: ", "position")
-    refused(cli("parts", "rope", "learned"), "learned")
+def test_unknown_names(here: Cli) -> None:
+    refused(here("parts", "ropee"), "no part 'ropee'", "did you mean rope")
+    refused(here("parts", "zzzz"), "axes: ", "position")
+    refused(here("parts", "rope", "learned"), "learned")
 
 
 def test_help_loads_nothing_heavy() -> None:

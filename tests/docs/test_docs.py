@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -137,6 +137,9 @@ def furnish(home: Path) -> None:
     more = "".join(json.dumps({"source": f"Well, {s}", "target": f"Nun, {t}"}) + "\n" for s, t in rows)
     (home / "more.jsonl.gz").write_bytes(gzip.compress(more.encode()))
     write("talks.jsonl", [json.dumps({"translation": {"en": s, "de": t}}) for s, t in rows])
+    words = sorted({word for s, _ in rows for word in s.rstrip(".").split()})
+    values = " ".join(str(j % 7 - 3) for j in range(299))
+    write("words.vec", [f"{word} {i} {values}" for i, word in enumerate(words)])
     write("input.txt", ["I see two cats.", "", "we have seven books."])
     write("long.txt", ["I see two cats.", " ".join(s for s, _ in rows)])
     for page in PAGES:
@@ -393,6 +396,12 @@ def table_rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in row] for row in rows if not row[0].strip().startswith(("key", "---"))]
 
 
+def _section(annotation: Any) -> type[Settings] | None:
+    """The settings of a section that may be left out, ``X | None``."""
+    kinds = [kind for kind in get_args(annotation) if isinstance(kind, type) and issubclass(kind, Settings)]
+    return kinds[0] if kinds else None
+
+
 def settings() -> dict[str, dict[str, dict[str, Any]]]:
     """Section → key → kind ("" where there are none) → default; ``...`` where a key is needed."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
@@ -409,6 +418,9 @@ def settings() -> dict[str, dict[str, dict[str, Any]]]:
                     add(choice, place, name)
             elif isinstance(inner, type) and issubclass(inner, Settings) and not axis:
                 add(inner, place, "")
+            elif not axis and (whole := _section(inner)):
+                add(whole, place, "")
+                found.setdefault(section, {}).setdefault(key, {})[kind] = None
             else:
                 default = field.default.kind if isinstance(field.default, Part) else field.default
                 value = ... if field.is_required() else json.loads(json.dumps(default))

@@ -27,9 +27,8 @@ def inspect(
 
     Figures are from formulas; the model is not built.
     """
+    model = with_vocabulary(configuration(what)[0])
     from triptych.insight.accounting import account, sizes, table
 
-    config, _ = configuration(what)
-    model = with_vocabulary(config)
     figures = account(model, sizes(model, batch, target, source, generate, dtype))
     print(json.dumps(figures.to_dict(), ensure_ascii=False) if as_json else table(figures))

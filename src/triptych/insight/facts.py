@@ -73,6 +73,8 @@ def _model(config: dict[str, Any]) -> Iterator[str]:
         else ""
     )
     yield _with(config, "model.ffn.kind", "{} feed-forward") + _with(config, "model.ffn.dim", " {}")
+    some = _with(config, "model.experts.top_k", " ({} a token)")
+    yield _with(config, "model.experts.count", "{} experts") + some
     yield _with(config, "model.position.kind", "{} positions")
     yield _with(config, "model.norm.placement", "{}-norm")
     yield _with(config, "model.dropout", "dropout {}")

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from triptych.config import ModelConfig, Part, parts
 from triptych.layout import Layout
 from triptych.model.attend import Shaping, attend, reference
-from triptych.model.blocks import in_blocks, products
+from triptych.model.blocks import in_blocks, products, spans
 from triptych.model.heads import Heads
 from triptych.model.mixer import Mixer
 from triptych.model.positions import Position
@@ -54,16 +54,19 @@ class Attention(Watched):
         self.out = nn.Linear(self.heads.width, model.dim, bias=model.heads.bias)
 
     @staticmethod
-    def base_cost(model: ModelConfig, cross: bool, shape: Shape, kept: int, opened: int, pairs: int) -> Cost:
+    def base_cost(
+        model: ModelConfig, cross: bool, shape: Shape, kept: int, opened: int, pairs: int, met: int = 0
+    ) -> Cost:
         """Of ``shape``'s tokens as queries, ``kept`` tokens projected, ``opened`` ones used, and so many
-        pairs of a query and a key met in each head."""
+        pairs of a query and a key met in each head; ``met``: keys, each counted in every block that it is
+        in, when there are blocks."""
         heads, score = part_of(model.heads), model.attention.score
         dim, value = heads.dots(model, cross), model.heads.count * model.head_dim
         total: Cost = heads.cost(model, cross, shape.tokens, kept, opened)
-        met = part_of(score).cost(score, model, dim, pairs) + Cost(0, 2 * pairs * value)
-        total += met + Cost(meeting=met.flops)
+        meeting = part_of(score).cost(score, model, dim, pairs) + Cost(0, 2 * pairs * value)
+        total += meeting + Cost(meeting=meeting.flops)
         if isinstance(score, parts.Additive):
-            keys = opened * model.heads.count
+            keys = (met or opened) * model.heads.count
             total += Cost(0, 2 * (shape.tokens * model.heads.count + keys) * dim * dim)
         total += Cost(model.heads.count if model.attention.sinks else 0)
         return total + linear_cost(shape.tokens, value, model.dim, model.heads.bias)
@@ -120,7 +123,8 @@ class SelfAttention(Attention, Mixer):
     def cost(cls, settings: Part, model: ModelConfig, place: Place, seen: Visible, shape: Shape) -> Cost:
         """Projections of the new tokens, and their meeting with what they may see."""
         pairs = shape.batch * products(seen.reach, shape.length, shape.keys)
-        own = cls.base_cost(model, False, shape, shape.tokens, shape.batch * shape.keys, pairs)
+        met = shape.batch * sum(s.last - s.first for s in spans(seen.reach, shape.length, shape.keys))
+        own = cls.base_cost(model, False, shape, shape.tokens, shape.batch * shape.keys, pairs, met)
         at = part_of(model.position).cost(model.position, model, place, pairs, shape.tokens)
         return own + Cost(0, at.flops, at.flops, at.spared)
 

@@ -111,13 +111,13 @@ class Factorised(Embedding):
     @classmethod
     def cost(cls, settings: Part, model: ModelConfig, tokens: int) -> Cost:
         """The rows, and the map for each token."""
-        E = settings.dim  # type: ignore[attr-defined]
+        E = model.embedding_dim
         return Cost(model.vocab * E) + linear_cost(tokens, E, model.dim, bias=False)
 
     @classmethod
     def output_cost(cls, settings: Part, model: ModelConfig, tokens: int) -> Cost:
         """The map back, and a product with the rows."""
-        E = settings.dim  # type: ignore[attr-defined]
+        E = model.embedding_dim
         return linear_cost(tokens, model.dim, E, bias=False) + linear_cost(tokens, E, model.vocab, bias=False)
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -126,11 +126,11 @@ class Factorised(Embedding):
 
     def output(self, tied: bool) -> Output:
         (vocab, E), C = self.weight.shape, self.expand.out_features
+        reduce = Back(self.expand) if tied else nn.Linear(C, E, bias=False)
+        out = Output(E, vocab, reduce)
         if tied:
-            out = Output(E, vocab, Back(self.expand))
             out.weight = self.weight
-            return out
-        out = Output(E, vocab, nn.Linear(C, E, bias=False))
-        nn.init.normal_(out.weight, std=E**-0.5)
-        nn.init.normal_(out.reduce.weight, std=C**-0.5)  # type: ignore[arg-type]
+        else:
+            nn.init.normal_(out.weight, std=E**-0.5)
+            nn.init.normal_(reduce.weight, std=C**-0.5)
         return out

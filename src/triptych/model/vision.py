@@ -85,7 +85,8 @@ def _check(model: ModelConfig, patch: int, size: tuple[int, int], pool: str) -> 
     if model.form != "encoder":
         raise UserError(f"{model.form} reads no images", "model.form", "use encoder")
     if size[0] % patch or size[1] % patch:
-        raise UserError(f"{size[0]} × {size[1]} pixels are no whole patches of {patch}", "size")
+        what = f"{size[0]} × {size[1]} pixels are no whole patches of {patch}"
+        raise UserError(what, "size", "crop or pad images, or choose another patch")
     columns = size[1] // patch
     for part in _grids((*model.mixers("encoder"), *model.sights("encoder"))):
         if part.width != columns:
