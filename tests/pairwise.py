@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Row = dict[str, Any]
+Chosen = dict[int, int]  # the number of an axis → the number of its value
+Pair = tuple[tuple[int, int], tuple[int, int]]
 
 
 def pairwise(
@@ -20,54 +22,46 @@ def pairwise(
     """
     rng = random.Random(seed)
     names = list(axes)
+    sizes = [len(axes[name]) for name in names]
     left = {
         ((a, i), (b, j))
-        for a, b in itertools.combinations(names, 2)
-        for i in range(len(axes[a]))
-        for j in range(len(axes[b]))
+        for a, b in itertools.combinations(range(len(names)), 2)
+        for i in range(sizes[a])
+        for j in range(sizes[b])
     }
+
+    def is_legal(chosen: Chosen) -> bool:
+        return legal({name: axes[name][chosen[a]] for a, name in enumerate(names)})
+
     rows = []
     while left:
-        (a, i), (b, j) = rng.choice(sorted(left))
-        row = _fill(axes, names, {a: i, b: j}, left, rng, legal)
-        if row is None:
-            left.discard(((a, i), (b, j)))  # no legal row holds this pair
+        pair = rng.choice(sorted(left))
+        chosen = _fill(sizes, pair, left, rng, is_legal)
+        if chosen is None:
+            left.discard(pair)  # no legal row holds this pair
             continue
-        left -= set(itertools.combinations([(n, row[n]) for n in names], 2))
-        rows.append({n: axes[n][row[n]] for n in names})
+        left -= set(itertools.combinations(sorted(chosen.items()), 2))
+        rows.append({name: axes[name][chosen[a]] for a, name in enumerate(names)})
     return rows
 
 
 def _fill(
-    axes: Mapping[str, Sequence[Any]],
-    names: Sequence[str],
-    start: dict[str, int],
-    left: set[tuple[tuple[str, int], tuple[str, int]]],
-    rng: random.Random,
-    legal: Callable[[Row], bool],
-) -> dict[str, int] | None:
-    """A legal row around a pair, by index; None when none is found."""
-    for attempt in range(50):
-        row = dict(start)
-        free = [n for n in names if n not in row]
+    sizes: Sequence[int], pair: Pair, left: set[Pair], rng: random.Random, legal: Callable[[Chosen], bool]
+) -> Chosen | None:
+    """A legal row around a pair; None when none is found."""
+    for attempt in range(24):
+        row = dict(pair)
+        free = [a for a in range(len(sizes)) if a not in row]
         rng.shuffle(free)
-        for name in free:
-            gains = [(_gain(names, row, name, i, left), rng.random()) for i in range(len(axes[name]))]
+        for a in free:
+            gains = [(_gain(row, a, i, left), rng.random()) for i in range(sizes[a])]
             # After some attempts chance decides, so that an illegal corner can be left.
-            row[name] = max(range(len(gains)), key=lambda i, g=gains, late=attempt >= 25: g[i][late:])
-        if legal({n: axes[n][row[n]] for n in names}):
+            row[a] = max(range(len(gains)), key=lambda i, g=gains, late=attempt >= 8: g[i][late:])
+        if legal(row):
             return row
     return None
 
 
-def _gain(
-    names: Sequence[str],
-    row: Mapping[str, int],
-    name: str,
-    i: int,
-    left: set[tuple[tuple[str, int], tuple[str, int]]],
-) -> int:
-    """How many pairs that are not covered yet value ``i`` of ``name`` would cover."""
-    order = names.index
-    pairs = (sorted([(name, i), (n, row[n])], key=lambda p: order(p[0])) for n in row)
-    return sum((one, other) in left for one, other in pairs)
+def _gain(row: Chosen, a: int, i: int, left: set[Pair]) -> int:
+    """How many pairs that are not covered yet value ``i`` of axis ``a`` would cover."""
+    return sum((((b, j), (a, i)) if b < a else ((a, i), (b, j))) in left for b, j in row.items())

@@ -43,7 +43,7 @@ FAULTS = [
     F("every layer is counted with experts", 17, "switch", experts.feed_forward_cost,
       "model.routed(place.layer)", "model.routed(1)"),
     F("the factorised output has a map of its own", 7, "experts", embedding.Factorised.output,
-      "Back(self.expand)", "nn.Linear(C, E, bias=False)", also(17)),
+      "Back(self.expand) if tied else ", "", also(17)),
     F("capacity acts in evaluation", 3, "switch", experts.Experts.mix,
       "self.capacity is not None and self.training", "self.capacity is not None", ANY),
     F("rows go back to other tokens", 1, "switch", experts.Experts.mix,

@@ -433,6 +433,7 @@ def test_presets(name: str) -> None:
 def test_sizes() -> None:
     both, decoder, encoder = config(), config(form="decoder"), config(form="encoder")
     few = config(position={"kind": "learned", "max": 20})
+    summed = config(encoder_mixer={"kind": "linformer", "max": 8}, position="none")
     assert (sizes(both).source, sizes(both).target, sizes(both).generate) == (128, 128, 128)
     assert sizes(decoder).source == 0 and sizes(decoder, target=9).generate == 9
     assert sizes(encoder).generate == 0 == sizes(decoder, generate=0).generate
@@ -444,7 +445,8 @@ def test_sizes() -> None:
         (both, {"target": -1}, "no size"),
         (both, {"generate": -1}, "no size"),
         (both, {"dtype": "int4"}, "known: fp32"),
-        (few, {"target": 21}, "20 positions"),
+        (few, {"target": 21}, "model.position.max"),
+        (summed, {"source": 9}, "8 that model.mixer.max"),
     ):
         with pytest.raises(UserError, match=words):
             sizes(model, **given)  # type: ignore[arg-type]

@@ -148,11 +148,11 @@ def test_norwegian_is_a_language(tmp_path: Path, code: str) -> None:
 
 def test_differences() -> None:
     old = load_config({"model": {"position": {"kind": "learned", "max": 9}}})
-    new = load_config({"model": {"position": "rope", "dim": 256}, "text": {"source": "de"}})
+    new = load_config({"model": {"position": "shaw", "dim": 256}, "text": {"source": "de"}})
     assert sorted(differences(old, new), key=lambda d: d[0]) == [
         ("model.dim", 512, 256),
-        ("model.position.base", None, 10000.0),
-        ("model.position.kind", "learned", "rope"),
+        ("model.position.clip", None, 16),
+        ("model.position.kind", "learned", "shaw"),
         ("model.position.max", 9, None),
         ("text.source", "", "de"),
     ]

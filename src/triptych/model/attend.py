@@ -98,7 +98,8 @@ def reference(
     q, k, v = (
         x.float() if x.dtype in (torch.bfloat16, torch.float16) else x for x in (q_BHTD, k_BGSD, v_BGSD)
     )
-    k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+    if groups > 1:
+        k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
     with torch.autocast(q.device.type, enabled=False):
         scores = q @ k.transpose(-1, -2) * scale if shaping.compare is None else shaping.compare(q, k)
         if bias is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -45,10 +46,10 @@ def sizes(
     generate: int | None = None,
     dtype: str = "fp32",
 ) -> Sizes:
-    """Sizes for a model, where not given the usual ones. Raises UserError when the form or its positions
-    have no use for them."""
-    known = getattr(model.position, "max", None)
-    usual = min(USUAL, known or USUAL)
+    """Sizes for a model, where not given the usual ones. Raises UserError when the form or a part has no use
+    for them."""
+    known, key = longest(model)
+    usual = int(min(USUAL, known))
     if dtype not in get_args(Dtype):
         raise UserError(f"{dtype!r} is no type", "--dtype", f"known: {', '.join(get_args(Dtype))}")
     if source is not None and model.form != "encoder_decoder":
@@ -57,20 +58,14 @@ def sizes(
         )
     if generate and model.form == "encoder":
         raise UserError("an encoder generates nothing", "--generate", "leave it out, or use another form")
-    for name, value, least in (
-        ("batch", batch, 1),
-        ("target", target, 1),
-        ("source", source, 1),
-        ("generate", generate, 0),
-    ):
+    if batch < 1:
+        raise UserError(f"{batch} is no size", "--batch", "give 1 or more")
+    for name, value, least in (("target", target, 1), ("source", source, 1), ("generate", generate, 0)):
         if value is not None and value < least:
             raise UserError(f"{value} is no size", f"--{name}", f"give {least} or more")
-        if known is not None and name != "batch" and (value or 0) > known:
-            raise UserError(
-                f"{value} tokens are more than the {known} positions that are learned",
-                f"--{name}",
-                "give fewer, or set model.position.max",
-            )
+        if value is not None and value > known:
+            what = f"{value} tokens are more than the {known} that {key} allows"
+            raise UserError(what, f"--{name}", f"give fewer, or set {key}")
     both, decodes = model.form == "encoder_decoder", model.form != "encoder"
     target = usual if target is None else target
     return Sizes(
@@ -80,3 +75,10 @@ def sizes(
         (target if generate is None else generate) if decodes else 0,
         dtype,  # type: ignore[arg-type]
     )
+
+
+def longest(model: ModelConfig) -> tuple[float, str]:
+    """Tokens of the longest sequence that all parts take, and the key that says so."""
+    mixers = (mixer for side in model.stacks for mixer in model.mixers(side))
+    limits = [(getattr(part, "max", math.inf), f"{part.section}.max") for part in (model.position, *mixers)]
+    return min(limits)
