@@ -7,6 +7,7 @@ what it costs to read them does not depend on what they are.
 
 from __future__ import annotations
 
+import random
 import statistics
 import sys
 import time
@@ -59,9 +60,9 @@ def main(steps: int = 40) -> None:
     runs = {key: stepper(models[key[0]], state) for key, state in states.items()}
     taken: dict[tuple[str, int], list[float]] = {key: [] for key in runs}
     for i in range(steps + 3):
-        for key, run in runs.items():  # in turn, so that all meet the same machine
+        for key in random.sample(list(runs), len(runs)):  # in turn, so that all meet the same machine
             start = time.perf_counter()
-            run()
+            runs[key]()
             if i >= 3:
                 taken[key].append((time.perf_counter() - start) * 1e3)
     ms = {key: statistics.median(times) for key, times in taken.items()}

@@ -76,7 +76,7 @@ AXES: dict[str, list[Any]] = {
     "experts": [
         None,
         {"count": 4, "router": "top_softmax"},
-        {"count": 3, "shared": 2, "dim": 8, "every": 2, "router": "sigmoid"},
+        {"count": 3, "shared": 2, "dim": 8, "router": "sigmoid"},
         {"count": 4, "top_k": 1, "capacity": 1.0, "router": {"kind": "softmax", "z": 0.01}},
     ],
     "bias": [True, False],

@@ -277,13 +277,12 @@ def _reads_a_source(m: ModelConfig, kind: type[parts.Mixer], plain: str) -> Refu
 @refuses(parts.LuongMixer, "the dot score between states of another width than the source's")
 def _dot_of_equal_widths(m: ModelConfig) -> Refusal | None:
     for mixer in m.mixers("decoder"):
-        if isinstance(mixer, parts.LuongMixer) and mixer.score == "dot":
-            if mixer.hidden not in (None, m.dim):
-                return (
-                    f"states of width {mixer.hidden} have no dot product with a source of width {m.dim}",
-                    "mixer.score",
-                    "use score general, or leave mixer.hidden out",
-                )
+        if isinstance(mixer, parts.LuongMixer) and mixer.score == "dot" and mixer.hidden not in (None, m.dim):
+            return (
+                f"states of width {mixer.hidden} have no dot product with a source of width {m.dim}",
+                "mixer.score",
+                "use score general, or leave mixer.hidden out",
+            )
     return None
 
 

@@ -73,28 +73,28 @@ def in_blocks(
         return meet(q, k, v, query, key)
     alike = relative and query.plain and key.plain and is_relative(visible)
     twins: dict[tuple[int, ...], Span] = {}
-    ends, out = tuple((s.first, s.last) for s in cut), []
-    qs = torch.split(q, [s.stop - s.start for s in cut], 2)
-    ks, vs = _Slices.apply(k, ends), _Slices.apply(v, ends)  # type: ignore[no-untyped-call]
-    for i, (start, stop, first, last) in enumerate(cut):
-        twin = twins.setdefault((stop - start, start - first, last - first), cut[i]) if alike else cut[i]
+    qs, out = torch.split(q, [s.stop - s.start for s in cut], 2), []
+    for own, span in zip(qs, cut, strict=True):
+        start, stop, first, last = span
+        twin = twins.setdefault((stop - start, start - first, last - first), span) if alike else span
         some, near = query.part(twin.start, twin.stop), key.part(twin.first, twin.last)
-        out.append(meet(qs[i], ks[i], vs[i], some, near))
+        near_k, k = _Slice.apply(k, first, last)  # type: ignore[no-untyped-call]
+        near_v, v = _Slice.apply(v, first, last)  # type: ignore[no-untyped-call]
+        out.append(meet(own, near_k, near_v, some, near))
     return torch.cat(out, 2)
 
 
-class _Slices(torch.autograd.Function):
-    """Overlapping views ``x[:, :, first:last]``, whose gradients are summed in place. The gradient of each
-    alone would be as long as x, and all of them together as T²."""
+class _Slice(torch.autograd.Function):
+    """``x[:, :, first:last]``, and x to take the next from. Gradients of slices that overlap are added to one
+    tensor as they come: each alone would be as long as x, and all of them together as T²."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, ends: tuple[tuple[int, int], ...]) -> tuple[Tensor, ...]:
-        ctx.shape, ctx.ends = x.shape, ends
-        return tuple(x[:, :, first:last] for first, last in ends)
+    def forward(ctx: Any, x: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
+        ctx.ends = first, last
+        return x[:, :, first:last], x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        total = grads[0].new_zeros(ctx.shape)
-        for (first, last), grad in zip(ctx.ends, grads, strict=True):
-            total[:, :, first:last] += grad
-        return total, None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        (first, last), (own, whole) = ctx.ends, grads
+        whole[:, :, first:last] += own
+        return whole, None, None

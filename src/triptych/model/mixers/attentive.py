@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from triptych.config import ModelConfig, parts
 from triptych.model.attend import Shaping, attend, reference
 from triptych.model.attention import Watched, folded
-from triptych.model.mixers.recurrent import Carry, GruCell, LstmCell, Recurrent, walk, width
-from triptych.model.mixers.runs import pace
+from triptych.model.mixers.recurrent import Carry, GruCell, LstmCell, Recurrent, width
 from triptych.model.registry import Context, Cost, Place, Shape, carries_out, linear_cost
 from triptych.model.visible import Mask, SameSegment, Visible
 
@@ -97,12 +96,10 @@ class Attentive(Recurrent):
     def run(self, x_BTC: Tensor, context: Context) -> Tensor:
         if self.attention is None:
             return super().run(x_BTC, context)
-        kept, carry = context.of_source(self.keys), self.carried(x_BTC, context)
-        masks, gates = self.attention.masks(context, len(kept[0])), self.ahead.input(x_BTC).unbind(1)
-        y_BTH, carry = walk(self.step, pace(context), carry, gates, masks, [kept] * len(masks))
+        kept = context.of_source(self.keys)
+        masks = self.attention.masks(context, len(kept[0]))
+        y_BTH = self.go(self.step, x_BTC, context, masks, [kept] * len(masks))
         self.attention.join(len(masks))
-        if context.held is not None:
-            context.held.carry_on(*carry)
         return y_BTH
 
 

@@ -129,23 +129,27 @@ class Recurrent(Mixer):
         """The map out: within a cell values pass gates that bound them."""
         return [self.out.weight]
 
-    def carried(self, x_BTC: Tensor, context: Context) -> Carry:
-        """The state before the pass."""
-        if context.held is not None and context.held.carry is not None:
-            return context.held.carry
+    def go(self, step: Step, x_BTC: Tensor, context: Context, *along: Sequence[Any]) -> Tensor:
+        """Forwards, from the state before the pass on, which is replaced: ``[B, T, …]``."""
+        held, gates = context.held, self.ahead.input(x_BTC).unbind(1)
+        carry = held.carry if held is not None else None
+        out, carry = walk(step, pace(context), carry or self.zeros(x_BTC), gates, *along)
+        if held is not None:
+            held.carry_on(*carry)
+        return out
+
+    def zeros(self, x_BTC: Tensor) -> Carry:
+        """The state before the first token."""
         return tuple(x_BTC.new_zeros(len(x_BTC), width) for width in self.widths)
 
     def run(self, x_BTC: Tensor, context: Context) -> Tensor:
         """Hidden states ``[B, T, H]`` of one direction, or ``[B, T, 2 H]`` of both."""
-        carry, gates = self.carried(x_BTC, context), self.ahead.input(x_BTC).unbind(1)
-        h_BTH, after = walk(self.ahead.step, pace(context), carry, gates)
-        if context.held is not None:
-            context.held.carry_on(*after)
+        h_BTH = self.go(self.ahead.step, x_BTC, context)
         if self.back is None:
             return h_BTH
         gates = self.back.input(x_BTC).unbind(1)[::-1]
-        other_BTH, _ = walk(self.back.step, pace(context, backwards=True), carry, gates)
-        return torch.cat((h_BTH, other_BTH.flip(1)), -1)
+        back_BTH, _ = walk(self.back.step, pace(context, backwards=True), self.zeros(x_BTC), gates)
+        return torch.cat((h_BTH, back_BTH.flip(1)), -1)
 
     def forward(self, x_BTC: Tensor, context: Context) -> Tensor:
         y_BTC: Tensor = self.out(self.run(x_BTC, context))
