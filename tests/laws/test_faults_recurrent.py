@@ -26,7 +26,7 @@ FAULTS = [
       "x.masked_fill(begins, 0)", "x", also(4)),
     F("padding steps the state", 4, "lstm", recurrent.walk,
       "torch.where(real, new, old)", "new", also(3, 18)),
-    F("the state before the pass is kept", 4, "lstm", recurrent.Recurrent.go,
+    F("the state is not carried on", 4, "lstm", recurrent.Recurrent.go,
       "held.carry_on(*carry)", "held.carry_on(*self.zeros(x_BTC))", also(6, 18)),
     F("each pass begins a sequence", 4, "lstm", runs.pace,
       "context.layout if context.held is None else context.held.keys", "context.layout", also(6, 18)),
