@@ -191,8 +191,8 @@ def does_not_apply(row: Row) -> set[int]:
 
 
 def begins_by_copying(row: Row) -> bool:
-    """What law 11 is there to find, and says: a residual stream that little is added to, read with the scaled
-    embedding it was written with, begins by repeating its input. Then it is this scale that breaks the law."""
+    """What law 11 is there to find, and says: a residual stream that little is added to, read with the
+    scaled embedding it was written with, begins by repeating its input. Then this scale breaks the law."""
     if row["tie"] == "none" or not row["scale_embedding"]:
         return False
     (plain,) = verify(ModelConfig.parse(settings(row | {"scale_embedding": False})), seed=1, only=[11])

@@ -102,8 +102,8 @@ def test_what_is_tied_is_one(tie: str) -> None:
 @pytest.mark.parametrize("scaled", [True, False])
 @pytest.mark.parametrize("width", [64, 256, 400])
 def test_factorised_has_a_tables_scale(scaled: bool, width: int) -> None:
-    """Of what is embedded and of logits, untied. Tied and scaled, of logits of hidden states that are themselves
-    embeddings of unit variance: those are what a fresh model reads."""
+    """Of what is embedded and of logits, untied. Tied and scaled, of logits of hidden states that are embeddings
+    themselves, of unit variance: those are what a fresh model reads."""
     settings = {"vocab": 4000, "dim": 256, "heads": 4, "scale_embedding": scaled, "tie": "none"}
 
     def made(**more: Any) -> Any:
@@ -121,4 +121,4 @@ def test_factorised_has_a_tables_scale(scaled: bool, width: int) -> None:
         tied = made(embedding={"kind": "factorised", "dim": width}, tie="all")
         read = tied(ids[:2000])
         other = tied.output(tied=True)(read / read.std())[:, 2000:]  # of other words
-        assert other.std().item() == pytest.approx(1, abs=0.3 if width > 256 else 0.15)
+        assert other.std().item() == pytest.approx(1, abs=0.1)

@@ -98,16 +98,16 @@ class Back(nn.Module):
 @carries_out(parts.FactorisedEmbedding)
 class Factorised(Embedding):
     """A row of E values for each id, and a map from E to C (Lan et al. 2019, section 3.1). Logits go back the
-    same way when tied, else through a map and rows of their own. The scale is a table's; tied, it is less: what
-    is embedded lies in E of C dimensions, and its products with others of its kind are C / E times larger."""
+    same way when tied, else through a map and rows of their own. It has a table's scale; when tied, less: what
+    is embedded lies in few dimensions, and products of such vectors have 1 + C / E times the variance."""
 
     def __init__(self, settings: parts.FactorisedEmbedding, model: ModelConfig) -> None:
         super().__init__(settings, model)
         E, C = settings.dim, model.dim
         self.weight = nn.Parameter(torch.empty(model.vocab, E))
         self.expand = nn.Linear(E, C, bias=False)
-        less = min(1.0, E / C) if model.tie != "none" else 1.0
-        nn.init.normal_(self.weight, std=(less / C) ** 0.5 if model.scale_embedding else 0.02)
+        wide = C if model.tie == "none" else C * (1 + C / E)
+        nn.init.normal_(self.weight, std=wide**-0.5 if model.scale_embedding else 0.02)
         nn.init.normal_(self.expand.weight, std=E**-0.5)
 
     @classmethod
