@@ -34,13 +34,15 @@ def pairwise(
         return legal({name: axes[name][chosen[a]] for a, name in enumerate(names)})
 
     rows = []
+    found: list[Chosen] = []
     while left:
         pair = rng.choice(sorted(left))
-        chosen = _fill(sizes, pair, left, rng, is_legal)
+        chosen = _fill(sizes, pair, left, rng, is_legal) or _adapt(found, pair, is_legal)
         if chosen is None:
             left.discard(pair)  # no legal row holds this pair
             continue
         left -= set(itertools.combinations(sorted(chosen.items()), 2))
+        found.append(chosen)
         rows.append({name: axes[name][chosen[a]] for a, name in enumerate(names)})
     return rows
 
@@ -49,17 +51,22 @@ def _fill(
     sizes: Sequence[int], pair: Pair, left: set[Pair], rng: random.Random, legal: Callable[[Chosen], bool]
 ) -> Chosen | None:
     """A legal row around a pair; None when none is found."""
-    for attempt in range(24):
+    for attempt in range(12):
         row = dict(pair)
         free = [a for a in range(len(sizes)) if a not in row]
         rng.shuffle(free)
         for a in free:
             gains = [(_gain(row, a, i, left), rng.random()) for i in range(sizes[a])]
             # After some attempts chance decides, so that an illegal corner can be left.
-            row[a] = max(range(len(gains)), key=lambda i, g=gains, late=attempt >= 8: g[i][late:])
+            row[a] = max(range(len(gains)), key=lambda i, g=gains, late=attempt >= 6: g[i][late:])
         if legal(row):
             return row
     return None
+
+
+def _adapt(found: Sequence[Chosen], pair: Pair, legal: Callable[[Chosen], bool]) -> Chosen | None:
+    """A legal row that differs from one that was found before in the pair alone, where legal rows are rare."""
+    return next((row for old in found if legal(row := old | dict(pair))), None)
 
 
 def _gain(row: Chosen, a: int, i: int, left: set[Pair]) -> int:

@@ -102,8 +102,8 @@ def test_what_is_tied_is_one(tie: str) -> None:
 @pytest.mark.parametrize("scaled", [True, False])
 @pytest.mark.parametrize("width", [64, 256, 400])
 def test_factorised_has_a_tables_scale(scaled: bool, width: int) -> None:
-    """Of what is embedded and of logits, untied. Tied and scaled, of logits of hidden states that are embeddings
-    themselves, of unit variance: those are what a fresh model reads."""
+    """Of what is embedded and of logits, untied. Tied and scaled, of logits of embeddings themselves, made of
+    unit variance: those are what a fresh model reads."""
     settings = {"vocab": 4000, "dim": 256, "heads": 4, "scale_embedding": scaled, "tie": "none"}
 
     def made(**more: Any) -> Any:

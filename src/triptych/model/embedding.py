@@ -98,8 +98,8 @@ class Back(nn.Module):
 @carries_out(parts.FactorisedEmbedding)
 class Factorised(Embedding):
     """A row of E values for each id, and a map from E to C (Lan et al. 2019, section 3.1). Logits go back the
-    same way when tied, else through a map and rows of their own. It has a table's scale; when tied, less: what
-    is embedded lies in few dimensions, and products of such vectors have 1 + C / E times the variance."""
+    same way when tied, else through a map and rows of their own. Its scale is a table's; tied, it is less:
+    what is embedded lies in few dimensions, and its products have 1 + C / E times the variance of others."""
 
     def __init__(self, settings: parts.FactorisedEmbedding, model: ModelConfig) -> None:
         super().__init__(settings, model)

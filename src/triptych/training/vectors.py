@@ -60,7 +60,6 @@ def fill(
     running = np.bincount(
         np.fromiter(chain.from_iterable([*data.source, *data.target]), np.int64), minlength=tokenizer.size
     )
-    say(
-        f"vectors: {len(found):,} of {tokenizer.size:,} entries, {running[list(found)].sum() / running.sum():.1%} "
-        f"of running tokens{'; the embedding is frozen' if settings.frozen else ''}"
-    )
+    share = running[list(found)].sum() / running.sum()
+    end = "; the embedding is frozen" if settings.frozen else ""
+    say(f"vectors: {len(found):,} of {tokenizer.size:,} entries, {share:.1%} of running tokens{end}")
