@@ -19,7 +19,7 @@ from triptych.config import ModelConfig
 from triptych.data import batches
 from triptych.decoding import rules
 from triptych.decoding import steps as stepping
-from triptych.decoding.search import _Beam, _chain, _draws
+from triptych.decoding.search import _Beam, _chain, _Draws
 from triptych.insight.laws import LAWS, verify
 from triptych.model import attend, attention, dropout, embedding, heads, norm, state, transformer, visible
 from triptych.model.positions import absolute, base, rotary
@@ -92,7 +92,7 @@ FAULTS = [
     F("learned positions count slots", 2, "encoder", absolute.Learned.embed,
       "self.table(layout.position)", "self.table(layout.position.new_ones(1, layout.length).cumsum(1) - 1)",
       also(5)),
-    F("random numbers belong to a slot of the batch", 3, "beams", _draws,
+    F("random numbers belong to a slot of the batch", 3, "beams", _Draws.__init__,
       "for i in index", "for i in range(len(index))"),
     F("finished hypotheses drop the wrong source", 3, "beams", _chain,
       "busy[here].nonzero()[:, 0]", "torch.arange(int(busy[here].sum()))", also(18)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from triptych.training.run import Outcome
 
 _SETTING = re.compile(r"[A-Za-z_]\w*(\.\w+)*=.*", re.DOTALL)
+_LOCALE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
+_KNOWN_SHAPE = re.compile(r"[A-Za-z]{2,3}([-_].*)?")
 
 
 def say(text: str) -> None:
@@ -24,29 +28,48 @@ def say(text: str) -> None:
 
 def sort_out(items: Sequence[str]) -> tuple[list[str], list[str]]:
     """Positional arguments apart: (files, ``section.key=value`` settings)."""
-    settings = [i for i in items if _SETTING.fullmatch(i) and not Path(i).exists()]
+    from triptych.config.load import standing
+
+    settings = [i for i in items if _SETTING.fullmatch(i) and not standing(Path(i))]
     return [i for i in items if i not in settings], settings
 
 
 def configuration(what: Sequence[str]) -> tuple[RunConfig, Path | None]:
     """The configuration that is named, with settings laid over it, and the run folder if it is a run's."""
     from triptych.config import PRESETS, load_config, preset
+    from triptych.config.load import standing
 
     names, settings = sort_out(what)
-    if len(names) != 1:
+    if not names:
         raise UserError(
             "name one run, configuration or preset", "command line", f"presets: {', '.join(PRESETS)}"
         )
+    if len(names) > 1:
+        what_is = f"{names[1]!r} stands beside {names[0]!r}, and is no section.key=value setting"
+        raise UserError(what_is, "command line", "name one run, configuration or preset, then settings")
     name, path = names[0], Path(names[0])
-    if path.is_dir():
-        if not (path / "config.yaml").exists():
+    stands = standing(path)
+    if stands == "folder":
+        if not standing(path / "config.yaml"):
             raise UserError("this is no run folder", name, "give the folder that `triptych train` wrote")
         return load_config(path / "config.yaml", settings), path
-    if path.exists():
+    if stands == "file":
         return load_config(path, settings), None
-    if path.suffix in (".yaml", ".yml"):
-        raise UserError("there is no such file", name, "name a run folder, a configuration or a preset")
+    if name not in PRESETS:
+        kinds = "file" if path.suffix in (".yaml", ".yml") else "run, configuration or preset"
+        raise UserError(f"there is no such {kinds}", name, _nearest(path, list(PRESETS)))
     return load_config(preset(name), settings), None
+
+
+def _nearest(path: Path, presets: list[str]) -> str:
+    """Presets, and runs and configurations of the same folder, whose names are close to the one given."""
+    try:
+        files = [str(p) for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml") or p.is_dir()]
+    except OSError:
+        files = []
+    close = difflib.get_close_matches(str(path), [*presets, *sorted(files)], n=3)
+    said = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+    return f"{said}known presets: {', '.join(presets)}"
 
 
 def with_vocabulary(config: RunConfig) -> ModelConfig:
@@ -57,18 +80,26 @@ def with_vocabulary(config: RunConfig) -> ModelConfig:
 
 def free_folder(wanted: Path) -> Path:
     """``wanted``, or the first of ``wanted-2``, ``wanted-3``, … that is not taken."""
+    from triptych.config.load import standing
+
     folder, n = wanted, 1
-    while folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    while (stands := standing(folder)) and (stands == "file" or any(folder.iterdir())):
         n += 1
         folder = wanted.with_name(f"{wanted.name}-{n}")
     return folder
 
 
 def check_languages(source: str, target: str) -> None:
-    """Refuse the same language on both sides."""
-    if source and source == target:
+    """Refuse the same language on both sides, and what is no code; warn of a code that nothing knows."""
+    for option, code in (("--from", source), ("--to", target)):
+        if code and not _LOCALE.fullmatch(code):
+            what = f"{code!r} is no language code"
+            raise UserError(what, option, "write letters, digits, - and _ alone, such as en or pt_BR")
+        if code and not _KNOWN_SHAPE.fullmatch(code):
+            say(f"warning: {option} {code}: a language code begins with two or three letters, such as en, de")
+    if source and source.casefold().replace("_", "-") == target.casefold().replace("_", "-"):
         raise UserError(
-            f"both sides are {source!r}: there is nothing to translate",
+            f"both sides are {target!r}: there is nothing to translate",
             "--from, --to",
             "give two languages; for a correction task name them apart, such as en and en-corrected",
         )
@@ -76,11 +107,27 @@ def check_languages(source: str, target: str) -> None:
 
 def existing(path: Path, what: str) -> Path:
     """``path`` if it is a file. Raises UserError."""
-    if path.is_dir():
+    from triptych.config.load import standing
+
+    stands = standing(path)
+    if stands == "folder":
         raise UserError(f"this is a folder, and {what} is needed", str(path), "name a file in it")
-    if not path.exists():
+    if not stands:
         raise UserError("there is no such file", str(path), f"check the name; {what} is needed")
     return path
+
+
+def check_writable(path: Path) -> None:
+    """Refuse, before any work, a file that could not be written after it. Raises UserError."""
+    from triptych.config.load import standing
+
+    folder, stands = Path(os.path.realpath(path)).parent, standing(path)
+    if stands == "folder":
+        raise UserError("this is a folder, so no file can be written here", str(path), "name a file in it")
+    if not stands and standing(folder) != "folder":
+        raise UserError(f"there is no folder {folder} to write to", str(path), "make the folder first")
+    if not os.access(folder if not stands or path.is_file() else path, os.W_OK):
+        raise UserError("this file may not be written", str(path), "check that you may write there")
 
 
 def report(folder: Path, title: str, outcome: Outcome) -> Path:
@@ -88,13 +135,16 @@ def report(folder: Path, title: str, outcome: Outcome) -> Path:
     from triptych.engine import read_json
     from triptych.insight.report import Heatmap, Sample, write_report
     from triptych.training.monitor import read_metrics
+    from triptych.training.prepare import most_ids
 
     bundle, tokenizer = outcome.bundle, outcome.bundle.tokenizer
     samples = [Sample(s, r, t.text) for s, r, t in outcome.samples[:12]]
     heatmap = None
-    if outcome.samples:
+    most = most_ids(bundle.config)
+    fit = [s for s in outcome.samples if max(len(tokenizer.encode(t)) for t in (s[0], s[2].text)) <= most]
+    if fit:
         # One that is long enough to show a pattern and short enough to read.
-        source, _, found = min(outcome.samples, key=lambda s: abs(len(s[2].alternatives[0].pieces) - 9))
+        source, _, found = min(fit, key=lambda s: abs(len(s[2].alternatives[0].pieces) - 9))
         source_ids, target_ids = tokenizer.encode(source), tokenizer.encode(found.text)
         weights = bundle.translator.attention(source_ids, target_ids)
         heatmap = Heatmap(

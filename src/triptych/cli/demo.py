@@ -29,17 +29,19 @@ def demo(
 
     if minutes <= 0.1:
         raise UserError(f"{minutes} minutes are too few", "--minutes", "give 0.2 or more")
-    say(f"phrases: {source} → {target}, from CLDR")
     from triptych.training.demo import CONFIG
     from triptych.training.prepare import load_corpus
+    from triptych.training.run import check_free
     from triptych.training.run import train as run
 
     config = load_config(
         {**CONFIG, "text": {**CONFIG["text"], "source": source, "target": target}},
         [f"training.budget={minutes * 60:.0f}s"],
     )
-    corpus = load_corpus(config, say)
     folder = out or free_folder(Path("runs") / f"demo-{source}-{target}")
+    check_free(folder)
+    say(f"phrases: {source} → {target}, from CLDR")
+    corpus = load_corpus(config, say)
     outcome = run(config, corpus, folder, say, started=started)
     report(folder, f"Demo: {source} → {target}, phrases from CLDR", outcome)
     summary(folder, outcome)

@@ -48,6 +48,7 @@ def evaluate(
     kept = [i for i in range(len(pairs)) if pairs.target[i].strip()]
     data = valid_data(bundle, [pairs.source[i] for i in kept], [pairs.target[i] for i in kept])
     loss = dataset_loss(bundle.translator.model, Translation(bundle.config.objective), data, "fp32")
+    left_out = len(kept) - len(data)
     seen = seen_in_training(run, pairs.source, pairs.target)
     warning = ""
     if seen and any(seen):
@@ -58,8 +59,9 @@ def evaluate(
     if as_json:
         record = result.scores.to_dict()
         record |= {
-            "perplexity": loss.perplexity,
+            "perplexity": loss.perplexity if len(data) else None,
             "tokens": loss.count,
+            "too_long": left_out,
             "trained_on": seen,
             "warning": warning,
         }
@@ -68,4 +70,7 @@ def evaluate(
     if warning:
         say(f"warning: {warning}")
     print(result.scores.table())
-    print(f"perplexity  {loss.perplexity:.3f} over {loss.count:,} tokens (the run's own tokens)")
+    if len(data):
+        print(f"perplexity  {loss.perplexity:.3f} over {loss.count:,} tokens (the run's own tokens)")
+    if left_out:
+        print(f"note: {left_out:,} pairs are too long for the model's positions and not in the perplexity")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -44,24 +45,51 @@ def _version(
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line; the exit code: 0 fine, 1 a check failed, 2 wrong use, 130 interrupted."""
+    """Run the command line; the exit code: 0 fine, 1 a check failed, 2 wrong use or a file that cannot be
+    read or written, 130 interrupted, 141 when whoever reads the output has left."""
     try:
+        _streams()
         result = app(args=argv, standalone_mode=False)
+        sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
     except (KeyboardInterrupt, typer.Abort):
         print("\ninterrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit):  # the parser makes the second, of code 1, of the first
         return 141
+    except OSError as error:
+        place = str(error.filename) if error.filename is not None else ""
+        print(f"error: {UserError(error.strerror or str(error), place)}", file=sys.stderr)
     except Exception as error:
         # The parser's own complaints, wherever the library keeps their class.
         if not (hasattr(error, "show") and hasattr(error, "exit_code")):
             raise
         error.show()
+    finally:
+        _let_go()
     return 2
+
+
+def _streams() -> None:
+    """What is written is UTF-8, whatever the locale says."""
+    if sys.stderr is None:  # closed: messages must not go to where output goes
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        raise UserError("standard output is closed", "command line", "send it to a file or to /dev/null")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _let_go() -> None:
+    """What could not be written is not tried again, with a message of its own, when Python ends."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from triptych.cli.common import sort_out
+from triptych.cli.common import configuration, sort_out
 
 
 def config(
@@ -19,7 +18,7 @@ def config(
     presets: Annotated[bool, typer.Option("--presets", help="The names of the presets.")] = False,
 ) -> None:
     """Print a complete configuration: the defaults, a preset, or a file with settings laid over it."""
-    from triptych.config import PRESETS, RunConfig, load_config, preset, to_yaml
+    from triptych.config import PRESETS, RunConfig, load_config, to_yaml
 
     if presets:
         print("\n".join(PRESETS))
@@ -28,5 +27,4 @@ def config(
         print(json.dumps(RunConfig.model_json_schema(), indent=1, ensure_ascii=False))
         return
     names, settings = sort_out(what or [])
-    source = Path(names[0]) if names and Path(names[0]).exists() else preset(names[0]) if names else {}
-    print(to_yaml(load_config(source, settings)), end="")
+    print(to_yaml(configuration(what or [])[0] if names else load_config({}, settings)), end="")

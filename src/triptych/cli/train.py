@@ -40,6 +40,12 @@ def train(
     started = time.monotonic()
     files, settings = sort_out(what or [])
     if resume:
+        named: dict[str, Any] = {"--from": source_language, "--to": target_language, "--preset": preset}
+        named |= {"--source": source, "--target": target, "--out": out}
+        for option, value in named.items():
+            if value:
+                mend = "leave it out: a run goes on in its folder, with the data and model it began with"
+                raise UserError("this does not go with --resume", option, mend)
         _resume(files, settings, budget)
         return
     given, hand_set = _settings(files, source, target, preset)
@@ -50,26 +56,42 @@ def train(
     from triptych.config import load_config, merge, override
 
     given = override(merge(given, options), settings)
-    if not given.get("training", {}).get("steps") and not given.get("training", {}).get("budget"):
+    training = given.get("training") or {}
+    endless = not training.get("steps") and not training.get("budget")
+    if endless:
         given = merge(given, {"training": {"budget": BUDGET}})
-        say(f"no --budget given: training for {BUDGET}")
-    config = load_config(given)  # before any work: what is wrong with the settings is said first
+    # Before any work: what is wrong with the settings is said first.
+    config = load_config(given) if hand_set else _planned(given)
     check_languages(config.text.source, config.text.target)
     if not config.data.train:
         raise UserError(
             "no training data", "command line", "name a file of sentence pairs: triptych train pairs.tsv"
         )
+    from triptych.training.prepare import load_corpus
+    from triptych.training.run import check_free
+
+    folder = out or _default_folder(config)
+    check_free(folder)
+    if endless:
+        say(f"no --budget given: training for {BUDGET}")
     if not config.text.target:
         say("no --to language given: scores use sacreBLEU's default tokenizer")
 
     from triptych.training.plan import fill
-    from triptych.training.prepare import load_corpus
 
     corpus = load_corpus(config, say)
     if not hand_set:
         size = sum(len(text.encode()) for text in (*corpus.train.source, *corpus.train.target))
         config = load_config(fill(given, len(corpus.train), size, config.training.seconds or 3600.0))
-    _run(config, corpus, out or _default_folder(config), started, resume=False)
+    _run(config, corpus, folder, started, resume=False)
+
+
+def _planned(given: dict[str, Any]) -> Any:
+    """The configuration that is planned around ``given``, as far as it is known before the data are."""
+    from triptych.config import load_config
+    from triptych.training.plan import settle
+
+    return load_config(settle(given))
 
 
 def _settings(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from triptych.cli.common import existing, say
+from triptych.cli.common import check_writable, existing, say
 from triptych.errors import UserError
 
 if TYPE_CHECKING:
@@ -49,6 +49,10 @@ def translate(
     """
     if file != "-":
         existing(Path(file), "a file of lines")
+    elif sys.stdin is None:
+        raise UserError("standard input is closed", "command line", "name a file of lines")
+    if out is not None:
+        check_writable(out)
     options = {
         "beam": beam, "alpha": alpha, "penalty": penalty, "n_best": n_best, "temperature": temperature,
         "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed, "min_length": min_length,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -15,14 +16,49 @@ from triptych.config.settings import suggest
 from triptych.errors import UserError
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML in which no key of a mapping is given twice: the second would replace the first in silence."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen: dict[tuple[str, str], int] = {}
+        for key, _ in node.value:
+            name = (key.tag, str(key.value))
+            if isinstance(key, yaml.ScalarNode) and name in seen:
+                what = f"the key {key.value!r} is given twice, first in line {seen[name]}"
+                raise yaml.constructor.ConstructorError(None, None, what, key.start_mark)
+            seen[name] = key.start_mark.line + 1
+        return node
+
+
+def _read(text: str) -> Any:
+    return yaml.load(text, _Loader)
+
+
+def standing(path: Path) -> Literal["", "file", "folder"]:
+    """What stands under a name: nothing (also when no file can be called so), a file or a folder.
+
+    Raises UserError where looking is not allowed.
+    """
+    try:
+        mode = path.stat().st_mode
+    except PermissionError as error:
+        raise UserError(f"cannot be read: {error.strerror}", str(path)) from None
+    except (OSError, ValueError):  # ValueError: a zero byte
+        return ""
+    return "folder" if stat.S_ISDIR(mode) else "file"
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file. Raises UserError with file and line."""
     try:
-        data = yaml.safe_load(path.read_bytes().decode("utf-8-sig"))
+        data = _read(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise UserError(f"byte {error.start} is not UTF-8", str(path), "save the file as UTF-8") from None
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", str(path)) from None
+    except RecursionError:
+        raise UserError("nested too deep to be read", str(path), "see `triptych config`") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
@@ -53,7 +89,9 @@ def override(data: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]
         if not equals or not key.strip("."):
             raise UserError(f"{setting!r} is no setting", "command line", "write section.key=value")
         try:
-            value = yaml.safe_load(text)
+            value = _read(text)
+        except RecursionError:
+            raise UserError("the value is nested too deep to be read", key, "see `triptych config`") from None
         except yaml.YAMLError:
             value = text
         put(out, key.split("."), value, key)
@@ -75,6 +113,9 @@ def put(data: dict[str, Any], path: Sequence[str], value: Any, key: str) -> None
         data = inner
     if not last:
         raise UserError(f"{key!r} is no key", "command line", "write section.key=value")
+    old = data.get(last)
+    if isinstance(value, str) and isinstance(old, dict) and "kind" in old:
+        data, last = old, "kind"  # the short form
     if last == "kind" and data.get("kind", value) != value:
         shared = {k: v for k, v in data.items() if k in ("dim", "placement", "count")}
         data.clear()
@@ -87,6 +128,8 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     out = dict(base)
     for key, value in over.items():
         old = out.get(key)
+        if isinstance(value, str) and isinstance(old, Mapping) and "kind" in old:
+            value = {"kind": value}  # the short form
         if isinstance(value, Mapping) and isinstance(old, Mapping):
             same_kind = value.get("kind") in (None, old.get("kind", value.get("kind")))
             out[key] = merge(old, value) if same_kind else dict(value)
@@ -95,11 +138,24 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def load_config(source: Path | Mapping[str, Any], settings: Sequence[str] = ()) -> RunConfig:
+def load_config(source: str | Path | Mapping[str, Any], settings: Sequence[str] = ()) -> RunConfig:
     """A run's settings from a YAML file or plain data, with overrides. Raises UserError."""
-    data = read_yaml(source) if isinstance(source, Path) else source
+    if isinstance(source, Mapping):
+        return _parse(override(source, settings))
+    data = read_yaml(Path(source))
+    try:
+        return _parse(override(data, settings))
+    except UserError as error:
+        try:
+            _parse(copy.deepcopy(data))
+        except UserError:
+            # The file is at fault, not what was laid over it.
+            raise UserError(error.what, f"{source}: {error.where}", error.mend) from None
+        raise
+
+
+def _parse(data: dict[str, Any]) -> RunConfig:
     top = list(RunConfig.model_fields)
-    data = override(data, settings)
     for key in data:
         if key not in top:
             raise UserError(f"unknown section {key!r}", str(key), suggest(RunConfig, str(key), ""))

@@ -13,6 +13,8 @@ from triptych.errors import UserError
 
 Form = Literal["encoder_decoder", "decoder", "encoder"]
 Side = Literal["encoder", "decoder"]
+# More is a slip of the hand, and would take for ever to count.
+MOST_DIM, MOST_LAYERS = 2**20, 2**12
 
 # A choice for all layers, or a list of choices that is repeated over them.
 Mixers = Annotated[
@@ -52,10 +54,10 @@ class ModelConfig(Settings):
 
     form: Form = "encoder_decoder"
     vocab: NonNegativeInt = 0
-    dim: PositiveInt = 512
-    layers: PositiveInt = 6
-    encoder_layers: PositiveInt | None = None
-    decoder_layers: PositiveInt | None = None
+    dim: PositiveInt = Field(512, le=MOST_DIM)
+    layers: PositiveInt = Field(6, le=MOST_LAYERS)
+    encoder_layers: PositiveInt | None = Field(None, le=MOST_LAYERS)
+    decoder_layers: PositiveInt | None = Field(None, le=MOST_LAYERS)
     heads: Annotated[SerializeAsAny[parts.Heads], part(parts.Heads, "grouped")] = parts.GroupedHeads()
     attention: Attention = Attention()
     mixer: Mixers = parts.AttentionMixer()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -62,8 +63,9 @@ def _whole_heads(m: ModelConfig) -> Refusal | None:
         return None
     if getattr(m.heads, "dim", None) is not None or m.dim % m.heads.count == 0:
         return None
-    divisors = [n for n in range(1, m.dim + 1) if m.dim % n == 0]
-    near = sorted(sorted(divisors, key=lambda n: abs(n - m.heads.count))[:3])
+    small = [n for n in range(1, math.isqrt(m.dim) + 1) if m.dim % n == 0]
+    divisors = {*small, *(m.dim // n for n in small)}
+    near = sorted(sorted(divisors, key=lambda n: (abs(n - m.heads.count), n))[:3])
     return (
         f"dim {m.dim} is not divisible by {m.heads.count} heads",
         "heads.count",

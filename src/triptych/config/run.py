@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     Field,
@@ -19,6 +19,8 @@ from triptych.config.model import ModelConfig
 from triptych.config.settings import Settings
 from triptych.errors import UserError
 
+Beta = Annotated[float, Field(ge=0, lt=1, description="two shares from 0 up to, not including, 1")]
+Seed = Annotated[int, Field(ge=-(2**63), lt=2**63, description="a whole number of at most 63 bits")]
 Share = Field(0.0, ge=0, lt=1, description="a share from 0 up to, not including, 1")
 
 
@@ -99,6 +101,12 @@ class DataConfig(Settings):
     )
     tokens: PositiveInt = 2048
 
+    @field_validator("train", "valid", "test", mode="before")
+    @classmethod
+    def _one_file(cls, files: Any) -> Any:
+        """``train: pairs.tsv`` is short for a list of one."""
+        return [files] if isinstance(files, str) else files
+
 
 class ObjectiveConfig(Settings):
     """What is learned."""
@@ -113,7 +121,7 @@ class OptimizerConfig(Settings):
 
     section: ClassVar[str] = "training.optimizer"
     kind: Literal["adam", "adamw"] = "adamw"
-    betas: tuple[float, float] = (0.9, 0.98)
+    betas: tuple[Beta, Beta] = (0.9, 0.98)
     eps: PositiveFloat = 1e-9
     weight_decay: NonNegativeFloat = 0.0
     clip: NonNegativeFloat = Field(1.0, description="largest gradient norm; 0 does not clip")
@@ -132,6 +140,13 @@ class ScheduleConfig(Settings):
     warmup: NonNegativeInt = 500
     floor: float = Field(0.0, ge=0, le=1, description="a share of the peak, from 0 to 1")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _factor(cls, data: Any) -> Any:
+        """The peak of noam is a factor, and that of the paper is 1."""
+        noam = isinstance(data, dict) and data.get("kind") == "noam"
+        return {"peak": 1.0, **data} if noam else data
+
 
 class TrainingConfig(Settings):
     """The loop: length, precision, checkpoints. One of ``steps`` and ``budget`` ends it."""
@@ -147,7 +162,7 @@ class TrainingConfig(Settings):
     keep: PositiveInt = Field(4, description="checkpoints kept, and averaged at the end")
     log_every: PositiveInt = 20
     tensorboard: bool = False
-    seed: int = 1
+    seed: Seed = 1
 
     @property
     def seconds(self) -> float | None:
@@ -178,15 +193,17 @@ class DecodingConfig(Settings):
     strategy: Literal["beam", "greedy", "sample"] = "beam"
     beam: PositiveInt = 4
     penalty: Literal["gnmt", "power"] = "gnmt"
-    alpha: float = 0.6
+    alpha: float = Field(0.6, ge=-20, le=20, description="an exponent from -20 to 20")
     n_best: PositiveInt = 1
     temperature: NonNegativeFloat = 1.0
     top_k: NonNegativeInt = Field(0, description="0 keeps all")
     top_p: PositiveFloat = Field(1.0, le=1, description="above 0, up to 1")
     min_p: float = Share
-    seed: int = 1
+    seed: Seed = 1
     min_length: NonNegativeInt = 0
-    max_length: PositiveInt | None = Field(None, description="tokens; by the source length when not given")
+    max_length: PositiveInt | None = Field(
+        None, le=2**20, description="tokens; by the source length when not given"
+    )
     no_repeat_ngram: NonNegativeInt = 0
 
     @model_validator(mode="after")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -14,12 +14,25 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 
 from triptych.errors import UserError
 
 
-class Settings(BaseModel):
+class _InWords(type(BaseModel)):  # type: ignore[misc]
+    """A constructor that says what is wrong as ``parse`` does."""
+
+    if not TYPE_CHECKING:  # a checker sees the fields of the constructor
+
+        def __call__(cls, **values):
+            try:
+                return super().__call__(**values)
+            except ValidationError as error:
+                raise explain(cls, error) from None
+
+
+class Settings(BaseModel, metaclass=_InWords):
     """Typed, frozen settings; an unknown key is refused.
 
     Attributes:
@@ -36,6 +49,11 @@ class Settings(BaseModel):
         if isinstance(value, bool) and kinds & {int, float} and bool not in kinds:
             raise ValueError("a number is needed")
         return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_alone(cls, data: Any) -> Any:
+        return {"kind": data} if isinstance(data, str) and "kind" in cls.model_fields else data
 
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> Self:

@@ -19,6 +19,9 @@ from triptych.decoding.steps import Steps
 
 Reason = Literal["eos", "length"]
 
+MOST = 2**62  # no limit above it fits into an integer of a tensor
+PIECE = 64  # random numbers drawn at a time
+
 
 @dataclass(frozen=True)
 class Hypothesis:
@@ -61,7 +64,7 @@ def search(
         index: a number for each source that its random draws depend on (its place in the input).
     """
     special = special or Special()
-    limits = [max(limit, settings.min_length) for limit in limits]
+    limits = [min(max(limit, settings.min_length), MOST) for limit in limits]
     rule = rules(settings, special.banned, special.eos)
     if settings.strategy == "beam":
         return _Beam(steps, limits, settings, special, rule).run()
@@ -85,9 +88,7 @@ def _chain(
     each = rows(settings)
     N, device = len(limits), steps.device
     limit = torch.tensor(limits, device=device).repeat_interleave(each)
-    draws = None
-    if settings.strategy == "sample":
-        draws = _draws(settings, index, each, max(limits) + 1).to(device)
+    draws = _Draws(settings.seed, index, each, device) if settings.strategy == "sample" else None
     said: list[list[int]] = [[] for _ in range(N * each)]
     logprob = [0.0] * (N * each)
     reason: list[Reason] = ["eos"] * (N * each)
@@ -97,7 +98,9 @@ def _chain(
     last = torch.full((N * each,), special.bos, device=device)
     for t in range(max(limits) + 1):
         logits = rule(steps.step(last), tokens)
-        last = logits.argmax(-1) if draws is None else _draw(keep_likely(logits, settings), draws[alive, t])
+        last = (
+            logits.argmax(-1) if draws is None else _draw(keep_likely(logits, settings), draws.at(t, alive))
+        )
         # At the limit only the end may follow; a finished row beside unfinished ones repeats it.
         cut = (limit[alive] <= t) & (last != special.eos)
         last = last.masked_fill(cut | ended[alive], special.eos)
@@ -135,15 +138,25 @@ def _chain(
     return out
 
 
-def _draws(settings: DecodingConfig, index: Sequence[int], each: int, steps: int) -> Tensor:
-    """Uniform numbers ``[N · each, steps]``, a function of seed, source and sample alone."""
-    out = []
-    for i in index:
-        for sample in range(each):
-            seed = (settings.seed * 1_000_003 + i) * 1_000_003 + sample
-            generator = torch.Generator("cpu").manual_seed(seed % 2**63)
-            out.append(torch.rand(steps, generator=generator, dtype=torch.float64, device="cpu"))
-    return torch.stack(out)
+class _Draws:
+    """Uniform numbers for each step of N · ``each`` rows, a function of seed, source and sample alone.
+
+    They are drawn as steps are made, ``PIECE`` at a time: a limit may be far above any output's length.
+    """
+
+    def __init__(self, seed: int, index: Sequence[int], each: int, device: torch.device) -> None:
+        seeds = [(seed * 1_000_003 + i) * 1_000_003 + sample for i in index for sample in range(each)]
+        self.generators = [torch.Generator("cpu").manual_seed(seed % 2**63) for seed in seeds]
+        self.piece, self.device = torch.empty(0), device
+
+    def at(self, t: int, rows: Tensor) -> Tensor:
+        """The numbers of these rows for step ``t``; steps are asked for in order."""
+        if t % PIECE == 0:
+            drawn = [
+                torch.rand(PIECE, generator=one, dtype=torch.float64, device="cpu") for one in self.generators
+            ]
+            self.piece = torch.stack(drawn).to(self.device)
+        return self.piece[rows, t % PIECE]
 
 
 def _draw(logp_RV: Tensor, uniform_R: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from triptych.config import DecodingConfig, RunConfig, load_config, to_yaml
+from triptych.config.load import standing
 from triptych.data import translation_batch
 from triptych.engine.translator import Translation, Translator
 from triptych.errors import UserError
@@ -106,12 +107,12 @@ def load_weights(model: nn.Module, path: Path) -> str:
 def load(run: str | Path) -> Bundle:
     """The bundle of a run folder. Raises UserError naming what is missing or does not fit."""
     folder = Path(run)
-    if not folder.is_dir():
+    if standing(folder) != "folder":
         raise UserError("this is no run folder", str(folder), "give the folder that `triptych train` wrote")
-    missing = [name for name in (CONFIG, TOKENIZER, MODEL) if not (folder / name).exists()]
+    missing = [name for name in (CONFIG, TOKENIZER, MODEL) if not standing(folder / name)]
     if missing:
         mend = "copy the whole folder"
-        if (folder / "checkpoints").is_dir() and missing == [MODEL]:
+        if standing(folder / "checkpoints") == "folder" and missing == [MODEL]:
             mend = f"training has not ended; go on with `triptych train {folder} --resume`"
         raise UserError(f"the run lacks {', '.join(missing)}", str(folder), mend)
     config = load_config(folder / CONFIG)

@@ -18,10 +18,13 @@ from triptych.layout import Layout
 from triptych.model import EncoderDecoder
 from triptych.model.attention import watch
 from triptych.text import Tokenizer, join, split_long
+from triptych.text.characters import is_blank
 
 # Padded source tokens × hypotheses of a batch: large enough to fill the processor, small enough to stay in
 # its caches (benchmarks/translation.py times it).
 TOKENS = 6144
+# Lines apart in the number that random draws of their parts depend on: above the lines of any input.
+PART = 2**32
 
 
 @dataclass(frozen=True)
@@ -87,20 +90,21 @@ class Translator:
         Args:
             first: number of the first line in the whole input: random draws depend on it.
         """
+        _are_text(lines, first)
         was = self.model.training
         self.model.eval()
         parts: list[list[str]] = []
         for i, line in enumerate(lines):
-            whole = [line] if line.strip() else []
-            if line.strip() and not self._fits(line):
+            whole = [] if is_blank(line) else [line]
+            if whole and not self._fits(line):
                 if strict:
                     count = len(self.tokenizer.encode(line))
                     what = f"{count} tokens, and the model takes {self.max_length}"
                     raise UserError(what, f"line {first + i + 1}", "shorten it, or leave --strict out")
-                whole = [piece for piece in split_long(line, self._fits) if piece.strip()]
+                whole = [piece for piece in split_long(line, self._fits) if not is_blank(piece)]
             parts.append(whole)
         flat = [piece for whole in parts for piece in whole]
-        numbers = [first + i for i, whole in enumerate(parts) for _ in whole]
+        numbers = [first + i + k * PART for i, whole in enumerate(parts) for k in range(len(whole))]
         ids = self.tokenizer.encode_batch(flat)
         found = self._search(ids, numbers, settings)
         aligned = self._align(ids, found) if align else None
@@ -206,6 +210,21 @@ class Translator:
         finally:
             watch(cross, on=False)
         return torch.stack([w.mean(1) for weights in kept for w in weights]).mean(0)[0].cpu()
+
+
+def _are_text(lines: Sequence[str], first: int) -> None:
+    """Refuse what is not a sequence of texts. Raises UserError."""
+    if isinstance(lines, str):
+        mend = "give a list of lines: translate([text])"
+        raise UserError("one text stands where lines should, and would be taken letter by letter", "", mend)
+    for number, line in enumerate(lines, first + 1):
+        if not isinstance(line, str):
+            raise UserError(f"{line!r} is no text", f"line {number}", "give each line as a str")
+        try:
+            line.encode()
+        except UnicodeEncodeError as error:
+            what = f"character {error.start + 1} is {line[error.start]!r}, half of a pair and no text"
+            raise UserError(what, f"line {number}", "decode the text as UTF-8 or UTF-16, whole") from None
 
 
 def _take(order: list[int], count: int) -> tuple[list[int], list[int]]:

@@ -21,7 +21,7 @@ from triptych.errors import UserError
 from triptych.model import EncoderDecoder, tensors
 from triptych.model.experts import counting, routers
 from triptych.objectives import Loss, Translation
-from triptych.training.checkpoint import save_checkpoint
+from triptych.training.checkpoint import list_checkpoints, save_checkpoint
 from triptych.training.machine import autocast
 from triptych.training.monitor import Monitor, clock
 from triptych.training.optimizer import build_optimizer, set_rate
@@ -59,6 +59,7 @@ class Trainer:
         self.load: dict[str, Tensor] = {}  # tokens that each router sent to each expert, in the last step
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "fp16")
         self.cursor = Cursor()
+        self.origin = ""  # of the data and the tokenizer: checkpoints of one run have the same
         self.seconds = seconds  # left for training, of a budget
         self.spent = 0.0
         self.best = math.inf
@@ -73,6 +74,8 @@ class Trainer:
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs to go on exactly."""
         return {
+            "config": self.config.dump(),
+            "origin": self.origin,
             "model": {name: p.detach().clone() for name, p in tensors(self.model).items()},
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
@@ -135,7 +138,8 @@ class Trainer:
     def _healthy(self, loss: Loss, norm: Tensor, rate: float) -> None:
         step, mean = self.pace.step, loss.mean
         where = f"step {step}"
-        kept = "the last good checkpoint is kept in checkpoints/"
+        saved = list_checkpoints(self.folder / "checkpoints")
+        kept = f"the last good checkpoint is kept: {saved[-1].path.name}" if saved else "begin a new run"
         if not math.isfinite(mean):
             what = f"the loss is {mean}: an activation overflowed, at a learning rate of {rate:.2e}"
             raise DivergedError(what, where, f"lower training.schedule.peak or lengthen its warmup; {kept}")
@@ -157,7 +161,7 @@ class Trainer:
         A batch half as large is measured first, so that a machine that would rather kill than refuse is
         never asked for what it does not have. Random state and weights are as before.
         """
-        rng = torch.get_rng_state()
+        rng, scaler = torch.get_rng_state(), self.scaler.state_dict()
         batch = self.train_data.largest()
         half = self.train_data.batch(batch.index[: max(1, len(batch.index) // 2)])
         advice = "lower data.tokens (or raise training.accumulate with it), or data.max_length"
@@ -165,6 +169,7 @@ class Trainer:
             process = psutil.Process()
             before = process.memory_info().rss
             self.accumulate([half])
+            self._unscaled()
             grown = max(0, process.memory_info().rss - before)
             states = 2 * 4 * sum(p.numel() for p in self.model.parameters())
             free = psutil.virtual_memory().available
@@ -176,6 +181,7 @@ class Trainer:
                     advice,
                 )
             self.accumulate([batch])
+            self._unscaled()
         except (RuntimeError, MemoryError) as error:
             if isinstance(error, RuntimeError) and "memory" not in str(error):
                 raise
@@ -186,6 +192,12 @@ class Trainer:
         finally:
             self.optimizer.zero_grad(set_to_none=True)
             torch.set_rng_state(rng)
+            self.scaler.load_state_dict(scaler)
+
+    def _unscaled(self) -> None:
+        """The gradients are not to be used: the scaler, which lets them be unscaled once, forgets them."""
+        if self.scaler.is_enabled():
+            self.scaler.update()
 
     def validate(self) -> Loss:
         """Loss on the validation pairs, without smoothing."""
@@ -209,7 +221,7 @@ class Trainer:
             tokens += loss.count
             seen.append(time.monotonic())
             losses = [*losses[-19:], loss.nll / max(loss.count, 1)]
-            if self.seconds is not None and self.pace.step == CALIBRATE:
+            if self.seconds is not None and self.pace.step == CALIBRATE and len(seen) > 2:
                 self._replan((seen[-1] - seen[1]) / max(len(seen) - 2, 1))
             if self.pace.step % settings.log_every == 0:
                 now = time.monotonic()

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from triptych.config import ModelConfig, merge
+from triptych.config import ModelConfig, load_config, merge
+from triptych.config.model import MOST_DIM, MOST_LAYERS
 from triptych.model import cost
 from triptych.training.machine import autocast, choose_precision, measure
 
@@ -47,6 +48,9 @@ class Facts:
     flops: float
 
 
+LEAST = Facts(pairs=1, bytes=1, seconds=1.0, flops=1.0)
+
+
 def matmul_speed(precision: str) -> float:
     """Floating-point operations a second of a training-sized matrix product here."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -68,8 +72,13 @@ def vocabulary(pairs: int) -> int:
     return 1000
 
 
-def choose(facts: Facts) -> dict[str, Any]:
-    """A configuration, as plain data, for this much data and time."""
+def choose(facts: Facts, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A configuration, as plain data, for this much data and time. What is ``given`` stands, and what
+    depends on it follows from it."""
+    given = given or {}
+    model, kind = _section(given, "model"), _section(given, "training", "schedule").get("kind", "linear")
+    accumulate, end = _whole(given, "training.accumulate") or 1, _whole(given, "training.steps")
+    batch_tokens = accumulate * (_whole(given, "data.tokens") or TOKENS)
     vocab = vocabulary(facts.pairs)
     tokens = facts.bytes / 2 / BYTES  # a side
     best = SIZES[0]
@@ -79,23 +88,28 @@ def choose(facts: Facts) -> dict[str, Any]:
         one = cost(_model(dim, encoder, decoder, vocab), batch=1, length=20, source=20)
         # A corpus too large for many passes in the time still teaches a model a token a parameter.
         need = min(EPOCHS * tokens, one.parameters)
-        if 3 * one.flops / 20 * need / (SHARE * facts.flops) > facts.seconds:  # backward costs twice forward
+        seconds = 3 * one.flops / 20 * need / (SHARE * facts.flops)  # backward costs twice forward
+        if need > end * batch_tokens if end else seconds > facts.seconds:
             break
         best = (dim, encoder, decoder)
-    dim, encoder, decoder = best
-    batch = cost(_model(dim, encoder, decoder, vocab), batch=TOKENS // 20, length=20, source=20)
-    steps = facts.seconds * SHARE * facts.flops / (3 * batch.flops)
+    dim, encoder, decoder = _whole(given, "model.dim") or best[0], *best[1:]
+    depths = {"encoder_layers": encoder, "decoder_layers": decoder}
+    if "layers" in model or model.get("form", "encoder_decoder") != "encoder_decoder":
+        depths = {}
+    layers = _whole(given, "model.layers")
+    deep = _model(dim, layers or encoder, layers or decoder, vocab)
+    batch = cost(deep, batch=max(1, batch_tokens // 20), length=20, source=20)
+    steps = end or facts.seconds * SHARE * facts.flops / (3 * batch.flops)
     # The more often a pair is seen, the more is to be done against learning it by heart.
-    passes = steps * TOKENS / max(tokens, 1)
+    passes = steps * batch_tokens / max(tokens, 1)
     dropout = 0.3 if passes >= 25 else 0.2 if passes >= 8 else 0.1
     return {
         "model": {
             "form": "encoder_decoder",
             "dim": dim,
-            "encoder_layers": encoder,
-            "decoder_layers": decoder,
+            **depths,
             # Biases add nothing measurable beside norms, and their gradients cost a pass each.
-            "heads": {"count": max(2, dim // 64), "bias": False},
+            "heads": {"count": heads(dim), "bias": False},
             "position": {"kind": "rope"},
             "norm": {"kind": "layernorm", "placement": "pre"},
             "ffn": {"kind": "relu", "dim": 4 * dim, "bias": False},
@@ -108,32 +122,52 @@ def choose(facts: Facts) -> dict[str, Any]:
         "decoding": {"beam": 6},
         "training": {
             "schedule": {
-                "kind": "linear",
-                "peak": 2e-3 * (256 / dim) ** 0.5,
-                "warmup": int(max(20, min(400, steps / 12))),
+                "kind": kind,
+                # That of noam is a factor, and its peak is its width's and warm-up's.
+                "peak": 1.0 if kind == "noam" else 2e-3 * (256 / dim) ** 0.5,
+                "warmup": int(max(min(20, steps), min(400, steps / 12))),
             },
         },
     }
 
 
+def heads(dim: int) -> int:
+    """Heads of about 64 values, at least two where that can be; each of an even number, for rotation."""
+    return next((n for n in range(max(2, dim // 64), 0, -1) if dim % (2 * n) == 0), 1)
+
+
 def fill(given: Mapping[str, Any], pairs: int, size: int, seconds: float) -> dict[str, Any]:
     """``given`` with every open choice made: for so many ``pairs`` of ``size`` bytes in all."""
     precision = choose_precision("auto", torch.device("cuda" if torch.cuda.is_available() else "cpu"), 256)
-    facts = Facts(pairs, size, seconds, matmul_speed(precision))
-    filled = merge(choose(facts), given)
-    if "position" not in given.get("model", {}) and not _turns(filled["model"]):
-        filled = merge(filled, {"model": {"position": {"kind": "sinusoidal"}}})
-    return filled
+    return settle(given, Facts(pairs, size, seconds, matmul_speed(precision)))
 
 
-def _turns(model: Mapping[str, Any]) -> bool:
-    """Whether every stack has attention in which rotary positions can act."""
-    asked = ModelConfig.parse({**model, "position": "none"})
-    return all(asked.attending(side) for side in asked.stacks)
+def settle(given: Mapping[str, Any], facts: Facts = LEAST) -> dict[str, Any]:
+    """``given`` with every open choice made for ``facts``: those of the smallest model when not given."""
+    chosen = choose(facts, given)
+    asked = load_config(merge(merge(chosen, {"model": {"position": "none"}}), given)).model
+    # Rotary positions need attention, in every stack, in which they can act.
+    if not all(asked.attending(side) for side in asked.stacks):
+        chosen = merge(chosen, {"model": {"position": {"kind": "sinusoidal"}}})
+    return merge(chosen, given)
+
+
+def _section(given: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+    """A section of plain settings that nobody has looked at yet; empty when it is none."""
+    found: Any = given
+    for step in path:
+        found = found.get(step) if isinstance(found, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _whole(given: Mapping[str, Any], key: str) -> int | None:
+    """A number that was given; None for one that will be refused, too."""
+    *path, last = key.split(".")
+    most = {"dim": MOST_DIM, "layers": MOST_LAYERS}.get(last, 1 << 62)
+    value = _section(given, *path).get(last)
+    return value if type(value) is int and 0 < value <= most else None
 
 
 def _model(dim: int, encoder: int, decoder: int, vocab: int) -> ModelConfig:
-    heads = {"count": max(2, dim // 64)}
-    return ModelConfig.parse(
-        {"vocab": vocab, "dim": dim, "heads": heads, "encoder_layers": encoder, "decoder_layers": decoder}
-    )
+    depths = {"encoder_layers": encoder, "decoder_layers": decoder}
+    return ModelConfig.parse({"vocab": vocab, "dim": dim, "heads": heads(dim), "position": "none", **depths})

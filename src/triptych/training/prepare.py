@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import sys
+import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +30,7 @@ from triptych.text import (
     read_aligned,
     read_pairs,
     train_tokenizer,
+    write_bytes_atomic,
     write_text_atomic,
 )
 from triptych.text.split import text_key
@@ -108,16 +113,33 @@ def load_corpus(config: RunConfig, say: Callable[[str], None]) -> Corpus:
         )
     split = group_split(pairs.source, pairs.target, want["valid"], want["test"], config.training.seed)
     train = pairs.select(split.train)
-    parts = {
-        "valid": own["valid"] or pairs.select(split.valid),
-        "test": own["test"] or pairs.select(split.test),
-    }
+    parts = {}
+    for name, rows in (("valid", split.valid), ("test", split.test)):
+        parts[name], changed = on_lines(own[name] or pairs.select(rows))
+        if changed:
+            notes.append(f"{name}: line ends inside {changed} pairs are blanks now: one line holds one text")
     for name, part in own.items():
         if part is not None:
             leak = overlap(train.source, train.target, part.source, part.target)
             if leak.both or leak.source or leak.target:
                 notes.append(f"{name}: {leak.describe()}")
     return Corpus(train, parts["valid"], parts["test"], audit, tuple(notes))
+
+
+def on_lines(pairs: Pairs) -> tuple[Pairs, int]:
+    """Held-out pairs as lines of a file can hold them, and how many pairs that changed.
+
+    What is scored after training is then what is kept, and scored again by ``triptych evaluate``.
+    """
+
+    def line(text: str) -> str:
+        text = text.removeprefix("\ufeff").replace("\r\n", " ").replace("\n", " ")
+        return text[:-1] + " " if text.endswith("\r") else text
+
+    source, target = [line(s) for s in pairs.source], [line(t) for t in pairs.target]
+    before = zip(pairs.source, pairs.target, strict=True)
+    changed = sum(a != b for a, b in zip(before, zip(source, target, strict=True), strict=True))
+    return Pairs(source, target, pairs.origin), changed
 
 
 def phrases(source: str, target: str) -> Corpus:
@@ -152,10 +174,10 @@ def encode(
 ) -> ParallelData:
     """Encoded pairs. Those longer than ``data.max_length`` tokens are left out, and the user is told."""
     source, target = tokenizer.encode_batch(pairs.source), tokenizer.encode_batch(pairs.target)
-    limit = min(config.data.max_length, config.data.tokens - 1)
-    position = getattr(config.model.position, "max", None)
-    if position is not None:
-        limit = min(limit, position - 1)
+    limits = {"data.max_length": config.data.max_length, "data.tokens": config.data.tokens - 1}
+    limits["model.position.max"] = most_ids(config)
+    key = min(limits, key=lambda name: limits[name])
+    limit = limits[key]
     kept = [i for i in range(len(pairs)) if max(len(source[i]), len(target[i])) <= limit]
     if len(kept) < len(pairs):
         long = [i for i in range(len(pairs)) if max(len(source[i]), len(target[i])) > limit]
@@ -163,10 +185,16 @@ def encode(
         more = ", …" if len(long) > 3 else ""
         say(f"{len(long)} {name} pairs are longer than {limit} tokens and left out ({places}{more})")
     if not kept:
-        raise UserError(f"no {name} pair is at most {limit} tokens long", "data.max_length", "raise it")
+        raise UserError(f"no {name} pair is at most {limit} tokens long", key, "raise it")
     return ParallelData(
         [source[i] for i in kept], [target[i] for i in kept], config.data.tokens, config.training.seed
     )
+
+
+def most_ids(config: RunConfig) -> int:
+    """How many ids of a text, specials not counted, the model has positions for."""
+    most: int | None = getattr(config.model.position, "max", None)
+    return sys.maxsize if most is None else most - 1
 
 
 def keep_texts(folder: Path, corpus: Corpus) -> None:
@@ -178,9 +206,9 @@ def keep_texts(folder: Path, corpus: Corpus) -> None:
         if len(part):
             write_text_atomic(held / f"{name}.source", "".join(s + "\n" for s in part.source))
             write_text_atomic(held / f"{name}.target", "".join(t + "\n" for t in part.target))
-    temporary = folder / f".{KEYS}.tmp.npz"
-    np.savez_compressed(temporary, source=hashes(corpus.train.source), target=hashes(corpus.train.target))
-    temporary.replace(folder / KEYS)
+    packed = io.BytesIO()
+    np.savez_compressed(packed, source=hashes(corpus.train.source), target=hashes(corpus.train.target))
+    write_bytes_atomic(folder / KEYS, packed.getvalue())
 
 
 def hashes(texts: Sequence[str]) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -201,8 +229,12 @@ def seen_in_training(folder: Path, source: Sequence[str], target: Sequence[str])
     path = folder / KEYS
     if not path.exists():
         return None
-    with np.load(path) as known:
-        return tuple(  # type: ignore[return-value]
-            int(np.isin([hashes([t])[0] for t in texts], known[side]).sum())
-            for side, texts in (("source", source), ("target", target))
-        )
+    try:
+        with np.load(path) as known:
+            return tuple(  # type: ignore[return-value]
+                int(np.isin([hashes([t])[0] for t in texts], known[side]).sum())
+                for side, texts in (("source", source), ("target", target))
+            )
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
+        what = "this file is damaged: it holds hashes of the training texts"
+        raise UserError(what, str(path), "copy the run again, or delete it to do without") from None

@@ -7,9 +7,10 @@ files ─ prepare ─ config.yaml, tokenizer/, data.json ─ Trainer ─ checkpo
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,10 @@ from triptych.objectives import Loss
 from triptych.objectives import Translation as TranslationObjective
 from triptych.text import Tokenizer, write_text_atomic
 from triptych.training.checkpoint import average, list_checkpoints, newest
-from triptych.training.loop import Trainer, dataset_loss
+from triptych.training.loop import MARKS, Trainer, dataset_loss
 from triptych.training.machine import choose_precision, keep_memory, prefer_fast_fp32
 from triptych.training.monitor import Monitor
-from triptych.training.prepare import Corpus, encode, keep_texts, learn_tokenizer, silent
+from triptych.training.prepare import Corpus, encode, keep_texts, learn_tokenizer, most_ids, silent
 from triptych.training.schedule import Pace
 from triptych.training.vectors import check_width, fill
 
@@ -47,6 +48,9 @@ CHANGEABLE = (
     "training.validate_every",
     "training.tensorboard",
     "decoding.",
+    # Files may have moved; that they hold the same is looked at by itself.
+    "data.train",
+    "data.valid",
 )
 
 Say = Callable[[str], None]
@@ -81,6 +85,10 @@ def train(
     keep_memory()
     prefer_fast_fp32()
     check_width(config)
+    if config.model.form != "encoder_decoder":
+        raise UserError(
+            "translation needs an encoder–decoder", "model.form", "set model.form=encoder_decoder"
+        )
     tokenizer, config = _setup(config, corpus, folder, say, resume, device)
     train_data = encode(corpus.train, tokenizer, config, silent, "training")
     valid_data = encode(corpus.valid, tokenizer, config, silent, "validation")
@@ -89,14 +97,14 @@ def train(
     if config.text.vectors is not None:
         fill(model, config.text.vectors, tokenizer, train_data, say)
     model.to(device)
-    if not isinstance(model, EncoderDecoder):
-        raise UserError(
-            "translation needs an encoder–decoder", "model.form", "set model.form=encoder_decoder"
-        )
+    assert isinstance(model, EncoderDecoder)
     seconds = config.training.seconds
     reserve = min(MOST_RESERVED, RESERVE * seconds) if seconds else 0.0
     monitor = Monitor(folder, config.training.tensorboard)
     trainer = Trainer(config, model, train_data, valid_data, folder, monitor)
+    trainer.origin = f"{corpus.digest} {tokenizer.fingerprint}"
+    if seconds is not None:
+        trainer.seconds = seconds - reserve
     size = sum(p.numel() for p in model.parameters())
     say(
         f"model: {size:,} parameters, {config.model.encoder_depth}+{config.model.decoder_depth} layers of "
@@ -108,10 +116,11 @@ def train(
     )
     if resume:
         _restore(trainer, folder, monitor, say)
+        write_text_atomic(folder / CONFIG, to_yaml(config))  # what was changed holds from here on
     if not trainer.pace.over:
         trainer.probe()
-        if seconds is not None:
-            trainer.seconds = seconds - reserve - (0 if resume else time.monotonic() - started)
+        if trainer.seconds is not None and not resume:
+            trainer.seconds -= time.monotonic() - started
         trainer.run()
     return _finish(config, corpus, folder, trainer, tokenizer, say, started)
 
@@ -125,15 +134,12 @@ def _setup(
         if known.get("digest") != corpus.digest:
             what = "the data are not those the run was begun with"
             raise UserError(what, str(folder / DATA), "restore the files, or begin a new run")
-        return Tokenizer.load(folder / TOKENIZER), config
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        occupied = any(folder.iterdir())
-    except OSError as error:
-        raise UserError(f"cannot be used: {error.strerror}", str(folder), "choose another --out") from None
-    if occupied:
-        mend = f"go on with `triptych train {folder} --resume`, or choose another --out"
-        raise UserError("this folder is not empty", str(folder), mend)
+        tokenizer = Tokenizer.load(folder / TOKENIZER)
+        if known.get("tokenizer", tokenizer.fingerprint) != tokenizer.fingerprint:
+            what = "the tokenizer is not the one this run was begun with"
+            raise UserError(what, str(folder / TOKENIZER), "restore its files, or begin a new run")
+        return tokenizer, config
+    check_free(folder)
     tokenizer = learn_tokenizer(config, corpus.train)
     if config.model.vocab not in (0, tokenizer.size):
         say(f"vocabulary: {tokenizer.size} entries were learned, model.vocab follows")
@@ -146,29 +152,67 @@ def _setup(
     settings["data"]["max_length"] = max(*longest, min(SHORT, config.data.max_length))
     settings["training"]["precision"] = choose_precision(config.training.precision, device, config.model.dim)
     config = RunConfig.parse(settings)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable(folder, error.strerror) from None
     tokenizer.save(folder / TOKENIZER)
     keep_texts(folder, corpus)
-    write_text_atomic(folder / DATA, json.dumps(corpus.summary(), ensure_ascii=False, indent=1))
+    known = {**corpus.summary(), "tokenizer": tokenizer.fingerprint}
+    write_text_atomic(folder / DATA, json.dumps(known, ensure_ascii=False, indent=1))
     # Last: a folder with a configuration is a run that can be resumed.
     write_text_atomic(folder / CONFIG, to_yaml(config))
     return tokenizer, config
+
+
+def check_free(folder: Path) -> None:
+    """Refuse a run folder that is in use or cannot be made; nothing is written."""
+    place = folder
+    try:
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        occupied = folder.is_dir() and any(folder.iterdir())
+    except OSError as error:
+        raise _unusable(folder, error.strerror) from None
+    if not place.is_dir():
+        raise _unusable(folder, f"{place} is no folder")
+    if occupied and (folder / CONFIG).exists():
+        mend = f"go on with `triptych train {folder} --resume`, or choose another --out"
+        raise UserError("this folder is not empty", str(folder), mend)
+    if occupied:
+        mend = "delete the folder, or choose another --out"
+        raise UserError("this folder is not empty, and holds no run that could go on", str(folder), mend)
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise _unusable(folder, f"{place} may not be written to")
+
+
+def _unusable(folder: Path, why: str | None) -> UserError:
+    return UserError(f"cannot be used: {why}", str(folder), "choose another --out")
 
 
 def reopen(folder: Path, settings: list[str], say: Say) -> RunConfig:
     """The configuration of a run that is to go on, with changes laid over it, each of them shown."""
     if not (folder / CONFIG).exists():
         mend = "nothing was begun there; train without --resume"
+        if folder.is_dir() and any(folder.iterdir()):
+            mend = "it was left before training began: delete the folder, or choose another --out"
         raise UserError("there is no run to resume", str(folder), mend)
     old = load_config(folder / CONFIG)
-    new = load_config(folder / CONFIG, settings)
-    if new.training.steps and old.training.budget and not old.training.steps:
-        new = new.model_copy(update={"training": new.training.model_copy(update={"budget": None})})
-    for key, was, now in differences(old, new):
+    # One of the two ends a run: naming the one takes the other back.
+    ends = [end for end in ("steps", "budget") if any(s.startswith(f"training.{end}=") for s in settings)]
+    other = {"steps": "budget", "budget": "steps"}[ends[0]] if len(ends) == 1 else None
+    new = load_config(folder / CONFIG, [f"training.{other}=null", *settings] if other else settings)
+    _show(differences(old, new), say, "begin a new run for this")
+    return new
+
+
+def _show(changes: list[tuple[str, Any, Any]], say: Say, mend: str) -> None:
+    """Say what changed since the run was begun. Raises UserError for what may not."""
+    for key, was, now in changes:
         say(f"changed: {key}: {was} → {now}")
         if not key.startswith(CHANGEABLE):
-            mend = "begin a new run for this; a run goes on with the model, data and seed it began with"
+            mend = f"{mend}; a run goes on with the model, data and seed it began with"
             raise UserError("this setting cannot change while a run goes on", key, mend)
-    return new
 
 
 def _restore(trainer: Trainer, folder: Path, monitor: Monitor, say: Say) -> None:
@@ -181,17 +225,45 @@ def _restore(trainer: Trainer, folder: Path, monitor: Monitor, say: Say) -> None
         say("no checkpoint yet: starting from the beginning")
         monitor.rewind(-1)
         return
-    planned = trainer.config.training.steps
-    trainer.restore(state)
-    if planned and trainer.pace.step < planned:
-        # A changed length gives another stride; the run then stands where it would, had it been planned so
-        # from the start. The same plan is left alone, to the last bit.
-        here = Pace.at(trainer.pace.step, planned, trainer.config.training.schedule.warmup)
-        if trainer.pace.stride != here.stride:
-            trainer.pace = here
+    if state.get("origin", trainer.origin) != trainer.origin:
+        what = "this checkpoint is of a run with other data or another tokenizer"
+        raise UserError(what, str(found.path), "put back the checkpoints of this run")
+    before = RunConfig.parse(state["config"]) if "config" in state else trainer.config
+    changed = [c for c in differences(before, trainer.config) if not c[0].startswith("decoding.")]
+    shown = [c[0] for c in differences(load_config(folder / CONFIG), trainer.config)]
+    _show([c for c in changed if c[0] not in shown], say, f"put it back in {folder / CONFIG}")
+    try:
+        trainer.restore(state)
+    except (KeyError, IndexError, TypeError, ValueError, RuntimeError):
+        what = "this checkpoint does not fit the run's model"
+        raise UserError(
+            what, str(found.path), "put back the checkpoints and config.yaml of this run"
+        ) from None
+    _replan(trainer, any(key in ("training.steps", "training.budget") for key, _, _ in changed))
     monitor.rewind(found.step)
     monitor.record("resume", found.step)
     say(f"going on from step {found.step}")
+    if trainer.pace.over:
+        say("training is at its end: give more training.steps, or a longer --budget, to train on")
+
+
+def _replan(trainer: Trainer, changed: bool) -> None:
+    """With a changed length, a run stands where it would, had it been planned so from the start.
+
+    The same plan is left alone, to the last bit. Time is turned into steps by the pace so far.
+    """
+    step, planned = trainer.pace.step, trainer.config.training.steps
+    if planned and planned < step:
+        what = f"{planned} steps are fewer than the {step} that are done"
+        raise UserError(what, "training.steps", f"give {step} or more")
+    if trainer.seconds is not None and changed:
+        planned = max(step, round(step * trainer.seconds / max(trainer.spent, 1e-9)))
+    if not planned:
+        return
+    here = Pace.at(step, planned, trainer.config.training.schedule.warmup)
+    if trainer.pace.stride != here.stride:
+        trainer.pace = replace(here, progress=min(here.progress, 1.0))
+        trainer.next_mark = here.progress + 1 / MARKS
 
 
 def _finish(
@@ -243,7 +315,9 @@ def _choose(trainer: Trainer, checkpoints: Path, say: Say) -> tuple[str, Loss]:
     found = []
     for c in list_checkpoints(checkpoints):
         try:
-            found.append((c, c.read()["model"]))
+            state = c.read()
+            if state.get("origin", trainer.origin) == trainer.origin:
+                found.append((c, state["model"]))
         except UserError as error:  # one of several: the others will do
             say(f"passed over: {error}")
     if not found:
@@ -275,9 +349,11 @@ def _put(model: EncoderDecoder, state: dict[str, torch.Tensor]) -> None:
 
 
 def valid_data(bundle: Bundle, source: list[str], target: list[str]) -> ParallelData:
-    """Encoded pairs for a loss over them, all of them whatever their length."""
-    encode_batch = bundle.tokenizer.encode_batch
-    return ParallelData(encode_batch(source), encode_batch(target), bundle.config.data.tokens)
+    """Encoded pairs for a loss over them: all that the model has positions for, however long."""
+    encode_batch, most = bundle.tokenizer.encode_batch, most_ids(bundle.config)
+    both = zip(encode_batch(source), encode_batch(target), strict=True)
+    fit = [pair for pair in both if max(map(len, pair)) <= most]
+    return ParallelData([s for s, _ in fit], [t for _, t in fit], bundle.config.data.tokens)
 
 
-__all__ = ["Outcome", "reopen", "train", "valid_data"]
+__all__ = ["Outcome", "check_free", "reopen", "train", "valid_data"]

@@ -47,7 +47,7 @@ def verify(
         only: numbers of laws; all by default.
 
     Raises:
-        UserError: an unknown law, or a vocabulary or position table too small for any check.
+        UserError: an unknown law, or a vocabulary, width or position table too small for any check.
     """
     numbers = sorted(LAWS) if only is None else list(only)
     for number in numbers:

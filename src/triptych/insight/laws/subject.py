@@ -29,6 +29,7 @@ from triptych.objectives import Loss, Translation, cross_entropy
 
 SPECIALS = 4  # pad, unk, bos, eos: the lowest ids
 VOCAB = 48  # when the configuration leaves the size to the tokenizer
+NARROW = 8  # a narrower model may be unable to learn what the laws give it
 LARGE = 30_000_000  # parameters; a larger model is made smaller before it is built
 LONGEST = 9  # tokens in a sequence
 LONG = 200  # tokens that attention cuts into blocks, some of them alike, when it sees only near ones
@@ -95,6 +96,10 @@ class Subject:
                 f"a vocabulary of {vocab} leaves too few words beside the {SPECIALS} specials to check a law",
                 "model.vocab",
                 f"give at least {2 * SPECIALS}",
+            )
+        if config.dim < NARROW:
+            raise UserError(
+                f"a width of {config.dim} is too small to check a law", "model.dim", f"give at least {NARROW}"
             )
         for where, most in limits(config).items():
             if most < LONGEST + 3:
