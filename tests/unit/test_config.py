@@ -123,6 +123,19 @@ def test_a_part_without_kind_is_of_the_usual_one() -> None:
     assert (model.ffn.kind, model.ffn_dim, model.norm.kind, model.heads.count) == ("relu", 99, "layernorm", 4)
 
 
+def test_constructors_refuse_in_the_same_words() -> None:
+    for call, parse in (
+        (lambda: ModelConfig(dimm=3), lambda: ModelConfig.parse({"dimm": 3})),
+        (lambda: DecodingConfig(beam=0), lambda: DecodingConfig.parse({"beam": 0})),
+        (lambda: parts.Rope(bas=3), lambda: parts.Rope.parse({"bas": 3})),
+    ):
+        with pytest.raises(UserError) as by_call:
+            call()
+        with pytest.raises(UserError) as by_data:
+            parse()
+        assert str(by_call.value) == str(by_data.value)
+
+
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValidationError):
         RunConfig().model.dim = 3  # type: ignore[misc]
@@ -203,6 +216,16 @@ def test_a_key_of_another_kind_is_refused() -> None:
         ({"decoding": {"top_p": 0}}, "decoding.top_p"),
         ({"objective": {"label_smoothing": -0.1}}, "objective.label_smoothing"),
         ({"data": {"train": 3}}, "data.train"),
+        ({"model": {"dim": 10**30}}, "model.dim"),
+        ({"model": {"layers": 10**9}}, "model.layers"),
+        ({"model": {"encoder_layers": 10**9}}, "model.encoder_layers"),
+        ({"model": {"dim": 2**20 - 1, "heads": 8}}, "model.heads.count"),
+        ({"training": {"seed": 2**63}}, "training.seed"),
+        ({"training": {"optimizer": {"betas": [0.9, 1.0]}}}, "training.optimizer.betas.1"),
+        ({"training": {"optimizer": {"betas": [-0.1, 0.9]}}}, "training.optimizer.betas.0"),
+        ({"decoding": {"seed": 2**63}}, "decoding.seed"),
+        ({"decoding": {"alpha": 21}}, "decoding.alpha"),
+        ({"decoding": {"max_length": 2**20 + 1}}, "decoding.max_length"),
         ({"data": {3: 4}}, "data.3"),
         ({3: 4}, "3"),
         ({True: {}}, "True"),
@@ -213,6 +236,11 @@ def test_a_wrong_value_is_placed(data: Any, where: str) -> None:
     error = _refused(data)
     assert error.where == where
     assert "pydantic" not in str(error) and "Config" not in str(error)
+
+
+def test_one_file_needs_no_list() -> None:
+    data = load_config({"data": {"train": "a.tsv"}}, ["data.valid=b.tsv", "data.test=c.tsv"]).data
+    assert (data.train, data.valid, data.test) == (("a.tsv",), ("b.tsv",), ("c.tsv",))
 
 
 def test_empty_sections_are_defaults() -> None:

@@ -71,6 +71,40 @@ def test_another_kind_drops_the_settings_of_the_old() -> None:
     ).model.position == parts.Learned(max=9)
 
 
+KINDS = {
+    "training.schedule": "linear",
+    "training.optimizer": "adam",
+    "text.tokenizer": "char",
+    "objective": "translation",
+    "model.position": "learned",
+    "model.norm": "rmsnorm",
+}
+
+
+@pytest.mark.parametrize("section", KINDS)
+def test_the_kind_alone_is_short_for_it(section: str) -> None:
+    short, long = (load_config({}, [f"{section}{key}={KINDS[section]}"]) for key in ("", ".kind"))
+    assert short == long
+    *outer, last = section.split(".")
+    data: Any = {last: KINDS[section]}
+    assert load_config({outer[0]: data} if outer else data) == long
+
+
+def test_the_short_form_keeps_what_the_long_one_keeps() -> None:
+    """The same kind: its settings stay; another: only what every kind has."""
+    base = {"training": {"schedule": {"kind": "linear", "peak": 2e-3}}}
+    base["model"] = {"norm": {"kind": "layernorm", "placement": "pre", "eps": 1e-3}}
+    assert load_config(base, ["training.schedule=linear"]).training.schedule.peak == 2e-3
+    assert load_config(base, ["model.norm=rmsnorm"]).model.norm == parts.RMSNorm(placement="pre")
+    assert merge(base, {"training": {"schedule": "linear"}}) == base
+    assert merge(base, {"training": {"schedule": "cosine"}})["training"] == {"schedule": {"kind": "cosine"}}
+
+
+def test_an_unknown_kind_alone() -> None:
+    error = _refused({}, "training.schedule=linea")
+    assert error.where == "training.schedule.kind" and "'linear'" in error.what
+
+
 def test_merge() -> None:
     base = {"model": {"dim": 8, "position": {"kind": "learned", "max": 9}}, "data": {"tokens": 5}}
     over = {"model": {"position": {"kind": "rope"}, "layers": 2}, "text": {"source": "en"}}
@@ -129,6 +163,53 @@ def test_bad_yaml_is_placed(tmp_path: Path, content: bytes, where: str, what: st
     with pytest.raises(UserError, match=what) as caught:
         read_yaml(path)
     assert caught.value.where == f"{path}{where}"
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"model: {dim: 64}\ntext: {source: en}\nmodel: {layers: 2}\n", 3),
+        (b"model:\n  dim: 64\n  layers: 2\n  dim: 32\n", 4),
+        (b'model: {dim: 64, "dim": 32}\n', 1),
+    ],
+)
+def test_a_key_given_twice_is_refused(tmp_path: Path, content: bytes, line: int) -> None:
+    path = _file(tmp_path, content)
+    with pytest.raises(UserError, match=r"is given twice, first in line [12]") as caught:
+        read_yaml(path)
+    assert caught.value.where == f"{path}:{line}"
+
+
+def test_anchors_and_merge_keys_are_no_duplicates(tmp_path: Path) -> None:
+    content = b"model:\n  norm: &n {kind: rmsnorm, eps: 1.0e-3}\n  encoder_layers: 1\n"
+    content += (
+        b"text: {tokenizer: &t {kind: char, size: 99}}\ndata: {<<: {tokens: 3, max_length: 4}, tokens: 5}\n"
+    )
+    data = read_yaml(_file(tmp_path, content))
+    assert data["data"] == {"tokens": 5, "max_length": 4}
+
+
+def test_deep_nesting_is_refused(tmp_path: Path) -> None:
+    deep = "[" * 2000 + "]" * 2000
+    path = _file(tmp_path, f"model: {deep}".encode())
+    with pytest.raises(UserError, match="nested too deep") as caught:
+        load_config(path)
+    assert caught.value.where == str(path)
+    assert _refused({}, f"model.dim={deep}").where == "model.dim"
+
+
+def test_a_path_may_be_a_str(tmp_path: Path) -> None:
+    assert load_config(str(_file(tmp_path, b"model: {dim: 64}"))).model.dim == 64
+
+
+def test_an_error_names_the_file_that_is_at_fault(tmp_path: Path) -> None:
+    path = _file(tmp_path, b"model: {dims: 64}")
+    assert _refused(path).where == f"{path}: model.dims"
+    assert _refused(path, "model.layers=2").where == f"{path}: model.dims"
+    path = _file(tmp_path, b"modle: {dim: 64}")
+    assert _refused(path).where == f"{path}: modle"
+    path = _file(tmp_path, b"model: {dim: 64}")
+    assert _refused(path, "model.dims=2").where == "model.dims", "the file is sound"
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from triptych.config import RunConfig
-from triptych.training.plan import fill
+from triptych.config import RunConfig, load_config
+from triptych.errors import UserError
+from triptych.training.plan import Facts, fill, settle
 
 
 @pytest.mark.parametrize(
@@ -23,3 +24,56 @@ from triptych.training.plan import fill
 def test_rotary_positions_only_where_they_can_act(model: dict[str, Any], position: str) -> None:
     filled = fill({"model": model}, pairs=300, size=6000, seconds=20.0)
     assert RunConfig.parse(filled).model.position.kind == position
+
+
+def planned(seconds: float = 3600.0, **given: Any) -> RunConfig:
+    return RunConfig.parse(settle(given, Facts(300, 18000, seconds, 5e11)))
+
+
+def test_layers_that_are_given_are_the_layers() -> None:
+    model = planned(model={"layers": 5}).model
+    assert (model.encoder_depth, model.decoder_depth) == (5, 5)
+    model = planned(model={"encoder_layers": 5}).model
+    assert (model.encoder_depth, model.decoder_depth) == (5, 2)
+    assert planned(model={"form": "decoder"}).model.form == "decoder"
+
+
+@pytest.mark.parametrize(("dim", "heads"), [(512, 8), (100, 2), (64, 2), (30, 1), (200, 2)])
+def test_a_width_that_is_given_sets_what_depends_on_it(dim: int, heads: int) -> None:
+    config = planned(model={"dim": dim})
+    assert config.model.heads.count == heads
+    assert getattr(config.model.ffn, "dim", None) == 4 * dim
+    assert config.training.schedule.peak == pytest.approx(2e-3 * (256 / dim) ** 0.5)
+
+
+def test_steps_that_are_given_set_the_warm_up_and_the_passes() -> None:
+    config = planned(training={"steps": 300})
+    assert config.training.schedule.warmup == 25
+    assert planned(training={"steps": 5}).training.schedule.warmup == 5
+    few, many = planned(training={"steps": 2}), planned(training={"steps": 5000})
+    assert few.model.dropout == 0.1 and many.model.dropout == 0.3
+
+
+def test_the_peak_of_noam_is_a_factor() -> None:
+    assert planned(training={"schedule": {"kind": "noam"}}).training.schedule.peak == 1.0
+    assert load_config({}, ["training.schedule.kind=noam"]).training.schedule.peak == 1.0
+    own = load_config({}, ["training.schedule.kind=noam", "training.schedule.peak=2"])
+    assert own.training.schedule.peak == 2.0
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"model": {"dim": "wide"}}, "model.dim"),
+        ({"model": {"dim": 10**9}}, "model.dim"),
+        ({"model": {"layers": 10**9}}, "model.layers"),
+        ({"model": 5}, "model"),
+        ({"data": {"tokens": "x"}}, "data.tokens"),
+        ({"training": {"schedule": {"kind": "x"}}}, "training.schedule.kind"),
+        ({"training": {"steps": -1}}, "training.steps"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_own_key(given: dict[str, Any], key: str) -> None:
+    with pytest.raises(UserError) as refusal:
+        planned(**given)
+    assert refusal.value.where == key

@@ -17,7 +17,7 @@ from torch import Tensor
 from triptych.config import DecodingConfig, ModelConfig, RunConfig
 from triptych.data import pad
 from triptych.decoding import Hypothesis, TranslationSteps, length_penalty, rows, search
-from triptych.decoding.search import _Beam, largest
+from triptych.decoding.search import PIECE, _Beam, _Draws, largest
 from triptych.model import EncoderDecoder, build
 
 EOS, WORDS, V = 3, (1, 4, 5), 6  # pad 0 and bos 2 are never said
@@ -333,6 +333,30 @@ def test_seeds_sources_and_samples_draw_apart() -> None:
     assert base == said(0, 1) and len(base) == 4
     assert not base & said(0, 2) and not base & said(1, 1)
     assert said(0, 1, n_best=2) < base, "more samples are more of the same"
+
+
+def test_draws_come_in_pieces_of_one_stream() -> None:
+    """What is drawn for a step is the same however the numbers are cut, and whoever is still there."""
+    draws = _Draws(3, [7, 2], 2, torch.device("cpu"))
+    rows = torch.arange(4)
+    got = torch.stack([draws.at(t, rows) for t in range(2 * PIECE + 5)], 1)
+    for row, (i, sample) in enumerate(((7, 0), (7, 1), (2, 0), (2, 1))):
+        one = torch.Generator().manual_seed((3 * 1_000_003 + i) * 1_000_003 + sample)
+        assert torch.equal(got[row], torch.rand(got.shape[1], generator=one, dtype=torch.float64))
+    again = _Draws(3, [7, 2], 2, torch.device("cpu"))
+    assert torch.equal(again.at(0, rows[1:3]), got[1:3, 0])
+
+
+@pytest.mark.parametrize("strategy", ["beam", "greedy", "sample"])
+@pytest.mark.parametrize("limit", [10**12, 10**30])
+def test_a_limit_far_above_any_output_costs_nothing(strategy: str, limit: int) -> None:
+    def model(source: int, said: Prefix) -> Tensor:
+        return torch.tensor([0.0, 0, 0, 50.0 * (len(said) > PIECE), 0, 0]).double()
+
+    for group in find(model, [limit, 5], strategy=strategy, min_length=3):
+        assert len(group[0].ids) <= PIECE + 1
+    settings = {"strategy": "sample", "seed": 4}
+    assert find(tree(1), [9, limit], **settings)[0] == find(tree(1), [9, 3], **settings)[0]
 
 
 def test_whole_outputs_follow_their_law() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +16,9 @@ from triptych.config import RunConfig, load_config
 from triptych.data import ParallelData
 from triptych.errors import UserError
 from triptych.model import EncoderDecoder, build
+from triptych.objectives import Loss
 from triptych.training import loop
+from triptych.training.checkpoint import save_checkpoint
 from triptych.training.loop import DivergedError, Trainer
 from triptych.training.monitor import Monitor, clock, read_metrics
 from triptych.training.plan import SIZES, Facts, choose, vocabulary
@@ -68,6 +71,26 @@ def test_probing_changes_nothing(tmp_path: Path) -> None:
     assert torch.equal(torch.get_rng_state(), rng)
     assert all(torch.equal(v, before[k]) for k, v in t.state()["model"].items())
     assert all(p.grad is None for p in t.model.parameters())
+
+
+def test_half_precision_is_probed_and_trained(tmp_path: Path) -> None:
+    """The scaler lets gradients be unscaled once an update; probing leaves it as it was."""
+    t = trainer(tmp_path, "training.precision=fp16")
+    before = t.scaler.state_dict()
+    t.probe()
+    assert t.scaler.state_dict() == before
+    assert math.isfinite(t.step([t.train_data.batch(range(4))])[0].mean)
+
+
+def test_divergence_names_a_checkpoint_only_if_there_is_one(tmp_path: Path) -> None:
+    t = trainer(tmp_path)
+    wrong = Loss(torch.tensor(math.nan), 1, math.nan)
+    with pytest.raises(DivergedError) as first:
+        t._healthy(wrong, torch.tensor(1.0), 1.0)
+    assert "checkpoint" not in str(first.value)
+    saved = save_checkpoint(tmp_path / "checkpoints", 1, t.state(), 1)
+    with pytest.raises(DivergedError, match=saved.path.name):
+        t._healthy(wrong, torch.tensor(1.0), 1.0)
 
 
 def test_too_little_memory_is_said_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,13 +40,12 @@ def configuration(what: Sequence[str]) -> tuple[RunConfig, Path | None]:
     from triptych.config.load import standing
 
     names, settings = sort_out(what)
-    if not names:
-        raise UserError(
-            "name one run, configuration or preset", "command line", f"presets: {', '.join(PRESETS)}"
-        )
-    if len(names) > 1:
-        what_is = f"{names[1]!r} stands beside {names[0]!r}, and is no section.key=value setting"
-        raise UserError(what_is, "command line", "name one run, configuration or preset, then settings")
+    if len(names) != 1:
+        said = "name one run, configuration or preset"
+        if names:
+            said = f"{names[1]!r} stands beside {names[0]!r}, and is no section.key=value setting"
+        mend = f"name one run, configuration or preset, then settings; presets: {', '.join(PRESETS)}"
+        raise UserError(said, "command line", mend)
     name, path = names[0], Path(names[0])
     stands = standing(path)
     if stands == "folder":

@@ -57,7 +57,7 @@ def train(
 
     given = override(merge(given, options), settings)
     training = given.get("training") or {}
-    endless = not training.get("steps") and not training.get("budget")
+    endless = isinstance(training, dict) and not training.get("steps") and not training.get("budget")
     if endless:
         given = merge(given, {"training": {"budget": BUDGET}})
     # Before any work: what is wrong with the settings is said first.
@@ -68,8 +68,9 @@ def train(
             "no training data", "command line", "name a file of sentence pairs: triptych train pairs.tsv"
         )
     from triptych.training.prepare import load_corpus
-    from triptych.training.run import check_free
+    from triptych.training.run import check_form, check_free
 
+    check_form(config)
     folder = out or _default_folder(config)
     check_free(folder)
     if endless:

@@ -19,15 +19,16 @@ from pydantic import (
 
 from triptych.errors import UserError
 
+if TYPE_CHECKING:  # a checker is to see the fields in the constructor
+    from pydantic._internal._model_construction import ModelMetaclass as _InWords
+else:
 
-class _InWords(type(BaseModel)):  # type: ignore[misc]
-    """A constructor that says what is wrong as ``parse`` does."""
+    class _InWords(type(BaseModel)):
+        """A constructor that says what is wrong as ``parse`` does."""
 
-    if not TYPE_CHECKING:  # a checker sees the fields of the constructor
-
-        def __call__(cls, **values):
+        def __call__(cls, *args, **values):
             try:
-                return super().__call__(**values)
+                return super().__call__(*args, **values)
             except ValidationError as error:
                 raise explain(cls, error) from None
 

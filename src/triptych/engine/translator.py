@@ -23,8 +23,9 @@ from triptych.text.characters import is_blank
 # Padded source tokens × hypotheses of a batch: large enough to fill the processor, small enough to stay in
 # its caches (benchmarks/translation.py times it).
 TOKENS = 6144
-# Lines apart in the number that random draws of their parts depend on: above the lines of any input.
-PART = 2**32
+# From a part of a line to the next in the number that random draws depend on. A generator takes 32 bits of
+# it: multiples of the golden ratio of 2^32 stay farthest from each other, and so from other lines.
+PART = 2654435761
 
 
 @dataclass(frozen=True)

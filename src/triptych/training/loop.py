@@ -91,6 +91,8 @@ class Trainer:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from ``state``."""
         own = tensors(self.model)
+        if {n: v.shape for n, v in own.items()} != {n: v.shape for n, v in state["model"].items()}:
+            raise ValueError("these are not the tensors of this model")  # copying would stretch some to fit
         with torch.no_grad():
             for name, value in state["model"].items():
                 own[name].copy_(value)

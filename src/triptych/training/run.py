@@ -85,10 +85,7 @@ def train(
     keep_memory()
     prefer_fast_fp32()
     check_width(config)
-    if config.model.form != "encoder_decoder":
-        raise UserError(
-            "translation needs an encoder–decoder", "model.form", "set model.form=encoder_decoder"
-        )
+    check_form(config)
     tokenizer, config = _setup(config, corpus, folder, say, resume, device)
     train_data = encode(corpus.train, tokenizer, config, silent, "training")
     valid_data = encode(corpus.valid, tokenizer, config, silent, "validation")
@@ -163,6 +160,13 @@ def _setup(
     # Last: a folder with a configuration is a run that can be resumed.
     write_text_atomic(folder / CONFIG, to_yaml(config))
     return tokenizer, config
+
+
+def check_form(config: RunConfig) -> None:
+    """Refuse a model of one stack."""
+    if config.model.form != "encoder_decoder":
+        mend = "set model.form=encoder_decoder"
+        raise UserError("translation needs an encoder–decoder", "model.form", mend)
 
 
 def check_free(folder: Path) -> None:
@@ -356,4 +360,4 @@ def valid_data(bundle: Bundle, source: list[str], target: list[str]) -> Parallel
     return ParallelData([s for s, _ in fit], [t for _, t in fit], bundle.config.data.tokens)
 
 
-__all__ = ["Outcome", "check_free", "reopen", "train", "valid_data"]
+__all__ = ["Outcome", "check_form", "check_free", "reopen", "train", "valid_data"]

@@ -1,0 +1,97 @@
+"""What a run keeps of its texts, and what it says of those it leaves out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from triptych.config import load_config
+from triptych.errors import UserError
+from triptych.text import Pairs, files, read_aligned
+from triptych.training.prepare import (
+    KEYS,
+    encode,
+    keep_texts,
+    learn_tokenizer,
+    load_corpus,
+    seen_in_training,
+    silent,
+)
+
+WORDS = ("red", "green", "blue", "white", "black", "grey")
+
+
+def rows() -> list[tuple[str, str]]:
+    return [(f"the {a} and the {b} one", f"{a}\nund {b}") for a in WORDS for b in WORDS]
+
+
+def json_lines(path: Path, pairs: list[tuple[str, str]]) -> Path:
+    lines = (json.dumps({"source": s, "target": t}) for s, t in pairs)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_held_out_texts_with_line_ends_inside_are_kept_as_they_are_scored(tmp_path: Path) -> None:
+    odd = [
+        ("\ufeffone\r\ntwo", "eins\rzwei"),
+        ("three", "drei\r"),
+        ("four\n\nfive", "vier"),
+        ("six", "sechs"),
+    ]
+    train, test = json_lines(tmp_path / "a.jsonl", rows()), json_lines(tmp_path / "b.jsonl", odd)
+    corpus = load_corpus(load_config({"data": {"train": str(train), "test": str(test)}}), silent)
+    keep_texts(tmp_path, corpus)
+    for name, part in (("valid", corpus.valid), ("test", corpus.test)):
+        kept = read_aligned(tmp_path / "data" / f"{name}.source", tmp_path / "data" / f"{name}.target")
+        assert (kept.source, kept.target) == (part.source, part.target)
+    assert corpus.test.source == ["one two", "three", "four  five", "six"]
+    assert corpus.test.target[0] == "eins\rzwei"
+    valid = f"valid: line ends inside {len(corpus.valid)} pairs"
+    assert [n for n in corpus.notes if n.startswith(valid)]
+    assert [n for n in corpus.notes if n.startswith("test: line ends inside 3 pairs")]
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = json_lines(tmp_path / "a.jsonl", rows())
+    corpus = load_corpus(load_config({"data": {"train": [str(train)]}}), silent)
+    keep_texts(tmp_path / "run", corpus)
+    before = (tmp_path / "run" / KEYS).read_bytes()
+    sync, calls = files.os.fsync, []
+
+    def full(number: int) -> None:
+        calls.append(number)
+        if len(calls) > 4:  # the four texts still fit
+            raise OSError(28, "No space left on device")
+        sync(number)
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(UserError, match="No space left"):
+        keep_texts(tmp_path / "run", corpus)
+    assert (tmp_path / "run" / KEYS).read_bytes() == before
+    assert not list(tmp_path.rglob("*.tmp*"))
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"nonsense"])
+def test_damaged_hashes_are_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / KEYS).write_bytes(content)
+    with pytest.raises(UserError, match=KEYS):
+        seen_in_training(tmp_path, ["a"], ["b"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "key"),
+    [
+        ("data.tokens=2", "data.tokens"),
+        ("data.max_length=1", "data.max_length"),
+        ("model.position={kind: learned, max: 2}", "model.position.max"),
+    ],
+)
+def test_the_key_that_leaves_nothing_is_named(setting: str, key: str) -> None:
+    source, target = map(list, zip(*rows(), strict=True))
+    pairs = Pairs(source, target, [("x", i) for i in range(len(source))])
+    config = load_config({"text": {"tokenizer": {"kind": "byte"}}}, [setting])
+    with pytest.raises(UserError) as refusal:
+        encode(pairs, learn_tokenizer(config, pairs), config, silent, "training")
+    assert refusal.value.where == key

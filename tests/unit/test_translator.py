@@ -1,0 +1,54 @@
+"""Lines in, lines out: what is no line, what is blank, and the draws of a line's parts."""
+
+from __future__ import annotations
+
+import pytest
+
+from triptych.config import DecodingConfig, RunConfig
+from triptych.engine import Bundle
+from triptych.errors import UserError
+from triptych.model import build
+from triptych.text import split_long, train_tokenizer
+
+LINE = "we have two cats. " * 6
+
+
+@pytest.fixture(scope="module")
+def bundle() -> Bundle:
+    """A model that has learned nothing, over a tokenizer of bytes: a line has 20 at most."""
+    config = RunConfig.parse({"data": {"max_length": 20}, "text": {"tokenizer": "byte", "target": "en"}})
+    tokenizer = train_tokenizer(["we have two cats."], kind="byte", size=260)
+    data = {"vocab": tokenizer.size, "dim": 16, "layers": 1, "heads": 2, "ffn": {"dim": 16}, "tie": "all"}
+    config = RunConfig.parse({**config.dump(), "model": data})
+    return Bundle(config, tokenizer, build(config.model, seed=1).eval())
+
+
+def test_a_text_is_no_list_of_lines(bundle: Bundle) -> None:
+    with pytest.raises(UserError, match="letter by letter"):
+        bundle.translate("I see")
+
+
+@pytest.mark.parametrize(("line", "what"), [("a\ud83d", "character 2"), (3, "no text"), (b"x", "no text")])
+def test_what_is_no_text_is_refused_by_line(bundle: Bundle, line: object, what: str) -> None:
+    with pytest.raises(UserError, match=what) as caught:
+        bundle.translate(["fine", line])  # type: ignore[list-item]
+    assert caught.value.where == "line 2"
+
+
+def test_lines_of_nothing_to_see_are_blank(bundle: Bundle) -> None:
+    for line in ("", " \t", "\u200b", "\u200b \ufeff\u2060", "\u00ad"):
+        (found,) = bundle.translate_full([line])
+        assert (found.text, found.alternatives[0].reason) == ("", "blank")
+
+
+def test_parts_of_a_line_draw_apart(bundle: Bundle) -> None:
+    """Equal parts of one line differ; the first one, as a line that is not split, draws as the line does."""
+    settings = DecodingConfig(strategy="sample", seed=5, min_length=8, max_length=8)
+    text = split_long(LINE, lambda part: len(part) <= 20)[0]
+    (alone,) = bundle.translate_full([text], settings)
+    (split,) = bundle.translate_full([LINE], settings)
+    assert split.split == 6
+    pieces = split.alternatives[0].pieces
+    said = [pieces[at : at + 8] for at in range(0, 48, 8)]
+    assert len(set(said)) == 6
+    assert said[0] == alone.alternatives[0].pieces
