@@ -65,7 +65,7 @@ def _fill(
 
 
 def _adapt(found: Sequence[Chosen], pair: Pair, legal: Callable[[Chosen], bool]) -> Chosen | None:
-    """A legal row that differs from one that was found before in the pair alone, where legal rows are rare."""
+    """A legal row that differs from an earlier one in the pair alone, where legal rows are rare."""
     return next((row for old in found if legal(row := old | dict(pair))), None)
 
 
