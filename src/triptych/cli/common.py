@@ -14,6 +14,7 @@ from triptych.errors import UserError
 
 if TYPE_CHECKING:
     from triptych.config import ModelConfig, RunConfig
+    from triptych.training.prepare import Corpus
     from triptych.training.run import Outcome
 
 _SETTING = re.compile(r"[A-Za-z_]\w*(\.\w+)*=.*", re.DOTALL)
@@ -164,6 +165,24 @@ def report(folder: Path, title: str, outcome: Outcome) -> Path:
         heatmap=heatmap,
         notes=notes,
     )
+
+
+def train_whole(
+    config: RunConfig, corpus: Corpus, folder: Path, started: float, title: str, resume: bool = False
+) -> None:
+    """Train, or go on, to the report; an interruption says how to go on."""
+    from triptych.training.run import train
+
+    for note in corpus.notes:
+        say(f"warning: {note}")
+    try:
+        outcome = train(config, corpus, folder, say, resume=resume, started=started)
+    except KeyboardInterrupt:
+        if (folder / "config.yaml").exists():
+            say(f"\nstopped; go on with `triptych train {folder} --resume`")
+        raise
+    report(folder, title, outcome)
+    summary(folder, outcome)
 
 
 def summary(folder: Path, outcome: Outcome) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from triptych.cli.common import check_languages, free_folder, report, say, summary
+from triptych.cli.common import check_languages, free_folder, say, train_whole
 
 
 def demo(
@@ -32,7 +32,6 @@ def demo(
     from triptych.training.demo import CONFIG
     from triptych.training.prepare import load_corpus
     from triptych.training.run import check_free
-    from triptych.training.run import train as run
 
     config = load_config(
         {**CONFIG, "text": {**CONFIG["text"], "source": source, "target": target}},
@@ -42,6 +41,4 @@ def demo(
     check_free(folder)
     say(f"phrases: {source} → {target}, from CLDR")
     corpus = load_corpus(config, say)
-    outcome = run(config, corpus, folder, say, started=started)
-    report(folder, f"Demo: {source} → {target}, phrases from CLDR", outcome)
-    summary(folder, outcome)
+    train_whole(config, corpus, folder, started, f"Demo: {source} → {target}, phrases from CLDR")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from triptych.cli.common import check_languages, existing, free_folder, report, say, sort_out, summary
+from triptych.cli.common import check_languages, existing, free_folder, say, sort_out, train_whole
 from triptych.errors import UserError
 
 BUDGET = "15m"
@@ -84,7 +84,7 @@ def train(
     if not hand_set:
         size = sum(len(text.encode()) for text in (*corpus.train.source, *corpus.train.target))
         config = load_config(fill(given, len(corpus.train), size, config.training.seconds or 3600.0))
-    _run(config, corpus, folder, started, resume=False)
+    train_whole(config, corpus, folder, started, title(config))
 
 
 def _planned(given: dict[str, Any]) -> Any:
@@ -130,22 +130,12 @@ def _resume(files: list[str], settings: list[str], budget: str) -> None:
     if budget:
         settings = [*settings, f"training.budget={budget}"]
     config = reopen(folder, settings, say)
-    _run(config, load_corpus(config, silent), folder, time.monotonic(), resume=True)
+    train_whole(config, load_corpus(config, silent), folder, time.monotonic(), title(config), resume=True)
 
 
-def _run(config: Any, corpus: Any, folder: Path, started: float, resume: bool) -> None:
-    from triptych.training.run import train as run
-
-    for note in corpus.notes:
-        say(f"warning: {note}")
-    try:
-        outcome = run(config, corpus, folder, say, resume=resume, started=started)
-    except KeyboardInterrupt:
-        if (folder / "config.yaml").exists():
-            say(f"\nstopped; go on with `triptych train {folder} --resume`")
-        raise
-    report(folder, f"{config.text.source or 'source'} → {config.text.target or 'target'}", outcome)
-    summary(folder, outcome)
+def title(config: Any) -> str:
+    """Of the report."""
+    return f"{config.text.source or 'source'} → {config.text.target or 'target'}"
 
 
 def _default_folder(config: Any) -> Path:
