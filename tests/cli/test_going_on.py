@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -168,3 +173,15 @@ def test_pairs_longer_than_the_positions(here: Cli, tmp_path: Path) -> None:
     (tmp_path / "long").write_text(f"{long}\n", encoding="utf-8")
     only = here("evaluate", "run", "--source", "long", "--reference", "long")
     assert only.returncode == 0 and "perplexity  " not in only.stdout and "too long" in only.stdout
+
+
+def test_an_interrupted_demo_says_how_to_go_on(tmp_path: Path) -> None:
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "triptych", "demo", "--minutes", "1", "--out", "d"]
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True) as work:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "d" / "metrics.jsonl").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        work.send_signal(signal.SIGINT)
+        _, said = work.communicate(timeout=60)
+    assert work.returncode == 130 and "go on with `triptych train d --resume`" in said, said

@@ -74,9 +74,16 @@ def test_an_empty_line_ends(terminal: Terminal) -> None:
 
 def test_ctrl_c_leaves_without_a_traceback(terminal: Terminal) -> None:
     terminal.wait_for("> ")
-    time.sleep(0.5)  # a person sees the prompt, then presses: the read has begun
-    terminal.process.send_signal(signal.SIGINT)
-    assert terminal.leaves() == 130
+    for _ in range(
+        20
+    ):  # until the read has begun a signal waits for the next key, and a person presses again
+        terminal.process.send_signal(signal.SIGINT)
+        try:
+            assert terminal.process.wait(timeout=2) == 130
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    assert terminal.process.poll() == 130
     assert "Traceback" not in terminal.seen
 
 
