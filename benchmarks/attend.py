@@ -86,7 +86,8 @@ def windows() -> None:
     print(f"window of {WIDTH} over {LONG:,} tokens, forward and backward, in blocks and with a mask")
     for name, unit, scale in (("seconds", "s", 1), ("kept", "MB", 1e6), ("peak", "MB", 1e6)):
         a, b = blocks[name] / scale, dense[name] / scale
-        print(f"{name:>9} blocks {a:9.2f} {unit:<2}  dense {b:9.2f} {unit:<2}  ratio {b / a:6.1f}")
+        ratio = f"ratio {b / a:6.1f}" if a else "no growth"  # the process held as much before
+        print(f"{name:>9} blocks {a:9.2f} {unit:<2}  dense {b:9.2f} {unit:<2}  {ratio}")
 
 
 def main() -> None:
