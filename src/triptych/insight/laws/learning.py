@@ -139,7 +139,9 @@ def learns(s: Subject) -> Iterator[Compared | str]:
     zero = [n for n, g in found.items() if g is not None and not bool(g.any())]
     if alone(s.config):
         yield "queries and keys are not looked at: with one visible key they do not matter"
-        zero = [n for n in zero if not any(part in n for part in (".heads.", ".score.", ".position."))]
+        zero = [
+            n for n in zero if not any(part in n for part in (".mixer.heads.", ".mixer.score.", ".position."))
+        ]
     few = {name: (n <= spare).nonzero()[:, 0].tolist() for name, n in load.items()}
     if idle := tuple(f"{name}.ffn.experts.{i}." for name, which in few.items() for i in which):
         yield f"experts that no token with a target need have gone to are not looked at: {len(idle)}"
