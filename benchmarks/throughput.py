@@ -23,22 +23,22 @@ import torch.nn.functional as F
 from torch import nn
 
 from triptych.config import load_config, preset
-from triptych.data import Cursor, ParallelData, TranslationBatch
+from triptych.data import Cursor, ParallelData, Batch
 from triptych.model import build
-from triptych.objectives import Translation
+from triptych.objectives import TokenLoss
 from triptych.text import read_pairs, train_tokenizer
 from triptych.training.machine import keep_memory, prefer_fast_fp32
 
 
 def step_of(
-    model: nn.Module, loss_of: Callable[[TranslationBatch], torch.Tensor]
-) -> Callable[[TranslationBatch], None]:
+    model: nn.Module, loss_of: Callable[[Batch], torch.Tensor]
+) -> Callable[[Batch], None]:
     """One training step of a model."""
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, weight_decay=0, fused=True
     )
 
-    def step(batch: TranslationBatch) -> None:
+    def step(batch: Batch) -> None:
         optimizer.zero_grad(set_to_none=True)
         loss_of(batch).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -47,13 +47,13 @@ def step_of(
     return step
 
 
-def ours(vocab: int) -> Callable[[TranslationBatch], None]:
+def ours(vocab: int) -> Callable[[Batch], None]:
     config = load_config(preset("small"), [f"model.vocab={vocab}"])
     model = build(config.model, seed=1)
-    objective = Translation(config.objective)
+    objective = TokenLoss(config.objective)
     assert sum(1 for _ in model.parameters())
 
-    def loss(batch: TranslationBatch) -> torch.Tensor:
+    def loss(batch: Batch) -> torch.Tensor:
         with torch.autocast("cpu", torch.bfloat16):
             found = objective.loss(model, batch)  # type: ignore[arg-type]
         return found.sum / found.count
@@ -61,7 +61,7 @@ def ours(vocab: int) -> Callable[[TranslationBatch], None]:
     return step_of(model.train(), loss)
 
 
-def marian(vocab: int) -> Callable[[TranslationBatch], None]:
+def marian(vocab: int) -> Callable[[Batch], None]:
     from transformers import MarianConfig, MarianMTModel
 
     model = MarianMTModel(
@@ -74,21 +74,21 @@ def marian(vocab: int) -> Callable[[TranslationBatch], None]:
         )
     )  # fmt: skip
 
-    def loss(batch: TranslationBatch) -> torch.Tensor:
+    def loss(batch: Batch) -> torch.Tensor:
         with torch.autocast("cpu", torch.bfloat16):
             logits = model(
                 input_ids=batch.source,
                 attention_mask=batch.source_layout.real.long(),
-                decoder_input_ids=batch.target_in,
+                decoder_input_ids=batch.ids,
             ).logits
         total = F.cross_entropy(
             logits.float().flatten(0, 1),
-            batch.target_out.flatten(),
+            batch.targets.flatten(),
             ignore_index=0,
             label_smoothing=0.1,
             reduction="sum",
         )
-        return total / batch.target_layout.real.sum()
+        return total / batch.layout.real.sum()
 
     return step_of(model.train(), loss)
 
@@ -118,7 +118,7 @@ def main() -> None:
         while time.perf_counter() - start < given.seconds / given.turns:
             batch, _ = next(batches)
             step(batch)
-            tokens[name] += int(batch.target_layout.real.sum())
+            tokens[name] += int(batch.layout.real.sum())
         seconds[name] += time.perf_counter() - start
     speed = {name: tokens[name] / seconds[name] for name in contestants}
     for name, each in speed.items():

@@ -18,7 +18,8 @@ def pairwise(
     """Rows with a value for each axis that cover all pairs a legal row can hold.
 
     Greedy: each row starts from a pair that is not covered yet, and every other axis takes the value that
-    covers the most. About as many rows as the two largest axes have pairs, often few more.
+    covers the most of those that are legal. About as many rows as the two largest axes have pairs, often few
+    more.
     """
     rng = random.Random(seed)
     names = list(axes)
@@ -34,10 +35,14 @@ def pairwise(
         return legal({name: axes[name][chosen[a]] for a, name in enumerate(names)})
 
     rows = []
+    # Rows to begin others with: the plainest, for each value of the first axis, on which most depends.
+    plain = [dict.fromkeys(range(len(names)), 0) | {0: i} for i in range(sizes[0])]
     found: list[Chosen] = []
     while left:
         pair = rng.choice(sorted(left))
-        chosen = _fill(sizes, pair, left, rng, is_legal) or _adapt(found, pair, is_legal)
+        near = [row for row in found if any(row[a] == i for a, i in pair)]
+        base = next((row for row in plain + near if is_legal(row | dict(pair))), None)
+        chosen = _vary(base, sizes, pair, left, rng, is_legal) if base else _fill(sizes, pair, rng, is_legal)
         if chosen is None:
             left.discard(pair)  # no legal row holds this pair
             continue
@@ -47,26 +52,33 @@ def pairwise(
     return rows
 
 
+def _vary(
+    base: Chosen,
+    sizes: Sequence[int],
+    pair: Pair,
+    left: set[Pair],
+    rng: random.Random,
+    legal: Callable[[Chosen], bool],
+) -> Chosen:
+    """A row around a pair: axis by axis the value that covers the most and keeps ``base`` with it legal."""
+    row = dict(pair)
+    free = [a for a in range(len(sizes)) if a not in row]
+    rng.shuffle(free)
+    for a in free:
+        gains = [(_gain(row, a, i, left), rng.random()) for i in range(sizes[a])]
+        best = sorted(range(sizes[a]), key=lambda i, g=gains: g[i], reverse=True)
+        row[a] = next(i for i in best if legal(base | row | {a: i}))
+    return row
+
+
 def _fill(
-    sizes: Sequence[int], pair: Pair, left: set[Pair], rng: random.Random, legal: Callable[[Chosen], bool]
+    sizes: Sequence[int], pair: Pair, rng: random.Random, legal: Callable[[Chosen], bool]
 ) -> Chosen | None:
-    """A legal row around a pair; None when none is found."""
-    for attempt in range(12):
-        row = dict(pair)
-        free = [a for a in range(len(sizes)) if a not in row]
-        rng.shuffle(free)
-        for a in free:
-            gains = [(_gain(row, a, i, left), rng.random()) for i in range(sizes[a])]
-            # After some attempts chance decides, so that an illegal corner can be left.
-            row[a] = max(range(len(gains)), key=lambda i, g=gains, late=attempt >= 6: g[i][late:])
-        if legal(row):
+    """A legal row around a pair by chance; None when none is found."""
+    for _ in range(20):
+        if legal(row := {a: rng.randrange(size) for a, size in enumerate(sizes)} | dict(pair)):
             return row
     return None
-
-
-def _adapt(found: Sequence[Chosen], pair: Pair, legal: Callable[[Chosen], bool]) -> Chosen | None:
-    """A legal row that differs from an earlier one in the pair alone, where legal rows are rare."""
-    return next((row for old in found if legal(row := old | dict(pair))), None)
 
 
 def _gain(row: Chosen, a: int, i: int, left: set[Pair]) -> int:

@@ -9,15 +9,13 @@ import pytest
 
 from triptych.config import load_config
 from triptych.errors import UserError
-from triptych.text import Pairs, files, read_aligned
-from triptych.training.prepare import (
+from triptych.text import Pairs, files, read_aligned, train_tokenizer
+from triptych.training.tasks import silent, task
+from triptych.training.tasks.translation import (
     KEYS,
     encode,
     keep_texts,
-    learn_tokenizer,
-    load_corpus,
     seen_in_training,
-    silent,
 )
 
 WORDS = ("red", "green", "blue", "white", "black", "grey")
@@ -41,7 +39,8 @@ def test_held_out_texts_with_line_ends_inside_are_kept_as_they_are_scored(tmp_pa
         ("six", "sechs"),
     ]
     train, test = json_lines(tmp_path / "a.jsonl", rows()), json_lines(tmp_path / "b.jsonl", odd)
-    corpus = load_corpus(load_config({"data": {"train": str(train), "test": str(test)}}), silent)
+    config = load_config({"data": {"train": str(train), "test": str(test)}})
+    corpus = task(config).load(config, silent)
     keep_texts(tmp_path, corpus)
     for name, part in (("valid", corpus.valid), ("test", corpus.test)):
         kept = read_aligned(tmp_path / "data" / f"{name}.source", tmp_path / "data" / f"{name}.target")
@@ -55,7 +54,8 @@ def test_held_out_texts_with_line_ends_inside_are_kept_as_they_are_scored(tmp_pa
 
 def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train = json_lines(tmp_path / "a.jsonl", rows())
-    corpus = load_corpus(load_config({"data": {"train": [str(train)]}}), silent)
+    config = load_config({"data": {"train": [str(train)]}})
+    corpus = task(config).load(config, silent)
     keep_texts(tmp_path / "run", corpus)
     before = (tmp_path / "run" / KEYS).read_bytes()
     sync, calls = files.os.fsync, []
@@ -92,6 +92,7 @@ def test_the_key_that_leaves_nothing_is_named(setting: str, key: str) -> None:
     source, target = map(list, zip(*rows(), strict=True))
     pairs = Pairs(source, target, [("x", i) for i in range(len(source))])
     config = load_config({"text": {"tokenizer": {"kind": "byte"}}}, [setting])
+    tokenizer = train_tokenizer(pairs.texts(), kind="byte", size=300)
     with pytest.raises(UserError) as refusal:
-        encode(pairs, learn_tokenizer(config, pairs), config, silent, "training")
+        encode(pairs, tokenizer, config, silent, "training")
     assert refusal.value.where == key

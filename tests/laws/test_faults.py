@@ -19,11 +19,11 @@ from triptych.config import ModelConfig
 from triptych.data import batches
 from triptych.decoding import rules
 from triptych.decoding import steps as stepping
-from triptych.decoding.search import _Beam, _chain, _Draws
+from triptych.decoding.search import Chain, _Beam, _Draws
 from triptych.insight.laws import LAWS, verify
 from triptych.model import attend, attention, dropout, embedding, heads, norm, state, transformer, visible
 from triptych.model.positions import absolute, base, rotary
-from triptych.objectives import loss, translation
+from triptych.objectives import loss, tokens
 
 CONFIGS: dict[str, dict[str, Any]] = {
     # Vaswani et al. 2017 in small.
@@ -94,7 +94,7 @@ FAULTS = [
       also(5)),
     F("random numbers belong to a slot of the batch", 3, "beams", _Draws.__init__,
       "for i in index", "for i in range(len(index))"),
-    F("finished hypotheses drop the wrong source", 3, "beams", _chain,
+    F("finished hypotheses drop the wrong source", 3, "beams", Chain._leave,
       "busy[here].nonzero()[:, 0]", "torch.arange(int(busy[here].sum()))", also(18)),
     F("rotary positions count from the chunk", 4, "decoder", rotary.Rope.rotate,
       "layout.position[:, None, :, None]", "torch.arange(layout.length)[:, None]",
@@ -202,9 +202,9 @@ FAULTS = [
       "[*row, EOS] for row in target", "[BOS, *row] for row in target", also(11)),
     F("the source has no end", 19, "translator", batches.translation_batch,
       "[*row, EOS] for row in source", "[*row, row[-1]] for row in source"),
-    F("padding is learned", 19, "translator", translation.Translation.loss,
-      "real = batch.target_layout.real", "real = (batch.target_out >= 0)", also(8)),
-    F("validation is smoothed", 19, "translator", translation.Translation.loss,
+    F("padding is learned", 19, "translator", batches.translation_batch,
+      "side, IGNORE)", "side)", also(8)),
+    F("validation is smoothed", 19, "translator", tokens.TokenLoss.read,
       "self.smoothing if model.training else 0.0", "self.smoothing"),
     F("smoothing leaves the target out", 19, "translator", loss._Smoothed.forward,
       "smoothing / V * logp.sum", "smoothing / (V - 1) * logp.sum"),

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 
 from parity.hf_seq2seq import marian, mbart
 from parity.weights import Match, ragged_ids
-from triptych.config import ObjectiveConfig
+from triptych.config import TranslationObjective
 from triptych.data import translation_batch
-from triptych.objectives import Translation
+from triptych.objectives import TokenLoss
 
 V = 23
 SOURCE = [[5, 9, 4, 22, 7], [8], [6, 6, 10, 21, 11, 4, 13]]
@@ -50,17 +50,17 @@ def test_loss_and_gradients(pair: Pair, act: str, side: Any, smoothing: float) -
     """Theirs is padded on the right; ours on either side gives the same."""
     ours, theirs, match = pair(V, act)
     batch = translation_batch(SOURCE, TARGET, range(3), side)
-    loss = Translation(ObjectiveConfig(label_smoothing=smoothing)).loss(ours, batch)
+    loss = TokenLoss(TranslationObjective(label_smoothing=smoothing)).loss(ours, batch)
     (loss.sum / loss.count).backward()
     right = translation_batch(SOURCE, TARGET, range(3))
-    real = right.target_layout.real
+    real = right.layout.real
     logits = theirs(
         input_ids=right.source,
         attention_mask=right.source_layout.real.long(),
-        decoder_input_ids=right.target_in,
+        decoder_input_ids=right.ids,
         decoder_attention_mask=real.long(),
     ).logits
-    labels = right.target_out.masked_fill(~real, -100)
+    labels = right.targets.masked_fill(~real, -100)
     want = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), label_smoothing=smoothing)
     want.backward()
     assert loss.count == sum(len(t) + 1 for t in TARGET)
@@ -74,7 +74,7 @@ def test_their_own_loss() -> None:
     """``labels=`` in transformers means the same shift: their loss is our mean."""
     ours, theirs, _ = marian(V)
     batch = translation_batch(SOURCE, TARGET, range(3))
-    labels = batch.target_out.masked_fill(~batch.target_layout.real, -100)
+    labels = batch.targets.masked_fill(~batch.layout.real, -100)
     want = theirs(input_ids=batch.source, attention_mask=batch.source_layout.real.long(), labels=labels).loss
-    loss = Translation(ObjectiveConfig(label_smoothing=0.0)).loss(ours, batch)
+    loss = TokenLoss(TranslationObjective(label_smoothing=0.0)).loss(ours, batch)
     assert loss.mean == pytest.approx(float(want.detach()), rel=1e-6)

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triptych.data import BOS, EOS, PAD, Cursor, ParallelData, TranslationBatch, pad, translation_batch
+from triptych.data import BOS, EOS, PAD, Batch, Cursor, ParallelData, pad, translation_batch
 
 id_rows = st.lists(st.integers(4, 50), max_size=12)
 pairs = st.lists(st.tuples(id_rows, id_rows), min_size=1, max_size=40)
@@ -57,11 +57,11 @@ def test_pad(rows: list[list[int]], side: Any) -> None:
 def test_targets_are_inputs_shifted_once(rows: list[tuple[list[int], list[int]]], side: Any) -> None:
     source, target = [s for s, _ in rows], [t for _, t in rows]
     batch = translation_batch(source, target, range(len(rows)), side)
-    real = batch.target_layout.real
+    real = batch.layout.real
     assert _real(batch.source, batch.source_layout.real) == [[*s, EOS] for s in source]
-    assert _real(batch.target_in, real) == [[BOS, *t] for t in target]
-    assert _real(batch.target_out, real) == [[*t, EOS] for t in target]
-    for inputs, outputs in zip(_real(batch.target_in, real), _real(batch.target_out, real), strict=True):
+    assert _real(batch.ids, real) == [[BOS, *t] for t in target]
+    assert _real(batch.targets, real) == [[*t, EOS] for t in target]
+    for inputs, outputs in zip(_real(batch.ids, real), _real(batch.targets, real), strict=True):
         assert inputs[1:] == outputs[:-1]
     assert batch.index == tuple(range(len(rows)))
 
@@ -69,9 +69,9 @@ def test_targets_are_inputs_shifted_once(rows: list[tuple[list[int], list[int]]]
 def test_moving_keeps_everything() -> None:
     batch = translation_batch([[5], [6, 7]], [[8, 9], []], (4, 2))
     moved = batch.to("cpu")
-    for name in ("source", "target_in", "target_out"):
+    for name in ("source", "ids", "targets"):
         assert torch.equal(getattr(batch, name), getattr(moved, name))
-    assert torch.equal(batch.target_layout.position, moved.target_layout.position)
+    assert torch.equal(batch.layout.position, moved.layout.position)
     assert moved.index == (4, 2)
 
 
@@ -91,14 +91,14 @@ def test_budget_holds(rows: list[tuple[list[int], list[int]]], tokens: int, seed
     data = _data(rows, tokens, seed)
     for index in data.plan(0):
         batch = data.batch(index)
-        assert max(batch.source.numel(), batch.target_in.numel()) <= tokens or len(index) == 1
+        assert max(batch.source.numel(), batch.ids.numel()) <= tokens or len(index) == 1
 
 
 def test_the_budget_is_used() -> None:
     """A plan that put one pair in a batch would hold any budget."""
     data = _corpus(3000)
     used = [data.batch(index) for index in data.plan(0)]
-    full = sum(max(b.source.numel(), b.target_in.numel()) for b in used) / len(used)
+    full = sum(max(b.source.numel(), b.ids.numel()) for b in used) / len(used)
     assert full > 0.9 * data.tokens
 
 
@@ -113,7 +113,7 @@ def test_little_padding() -> None:
     slots = real = 0
     for index in data.plan(2):
         batch = data.batch(index)
-        for ids, layout in ((batch.source, batch.source_layout), (batch.target_in, batch.target_layout)):
+        for ids, layout in ((batch.source, batch.source_layout), (batch.ids, batch.layout)):
             slots, real = slots + ids.numel(), real + int(layout.real.sum())
     assert data.padding(2) == pytest.approx(1 - real / slots)
     assert data.padding(2) < 0.08
@@ -121,13 +121,13 @@ def test_little_padding() -> None:
 
 def test_largest_is_largest() -> None:
     data = _corpus(500)
-    sizes = [b.source.numel() + b.target_in.numel() for b in data.once()]
+    sizes = [b.source.numel() + b.ids.numel() for b in data.once()]
     largest = data.largest()
-    assert largest.source.numel() + largest.target_in.numel() == max(sizes)
+    assert largest.source.numel() + largest.ids.numel() == max(sizes)
 
 
 def test_longest() -> None:
-    assert _data([([5] * 3, [6]), ([5], [6] * 7)], 100).longest == 7
+    assert _data([([5] * 3, [6]), ([5], [6] * 7)], 100).longest == 8  # with its end
 
 
 # -- the order
@@ -146,7 +146,7 @@ def test_epochs_mix_anew() -> None:
     data = _corpus(2000)
     one, other = ({frozenset(b) for b in data.plan(e)} for e in (0, 1))
     assert len(one & other) < 0.2 * len(one)
-    lengths = [max(data.lengths[b[0]]) for b in data.plan(0)]
+    lengths = [max(data.sizes[b[0]]) for b in data.plan(0)]
     assert lengths != sorted(lengths), "short batches first would be a curriculum nobody asked for"
 
 
@@ -175,7 +175,7 @@ def test_order_is_the_same_in_every_process() -> None:
 # -- the cursor
 
 
-def _take(data: ParallelData, cursor: Cursor, count: int) -> list[tuple[TranslationBatch, Cursor]]:
+def _take(data: ParallelData, cursor: Cursor, count: int) -> list[tuple[Batch, Cursor]]:
     return list(itertools.islice(data.read(cursor), count))
 
 
@@ -187,7 +187,7 @@ def test_cursor_resumes_exactly(rows: list[tuple[list[int], list[int]]], tokens:
     rest = _take(_data(rows, tokens), cursor, 10)
     assert [(b.index, c) for b, c in rest] == [(b.index, c) for b, c in whole[stop:]]
     for (got, _), (want, _) in zip(rest, whole[stop:], strict=True):
-        assert torch.equal(got.source, want.source) and torch.equal(got.target_out, want.target_out)
+        assert torch.equal(got.source, want.source) and torch.equal(got.targets, want.targets)
 
 
 @given(pairs, budgets)
@@ -213,5 +213,5 @@ def test_reading_nothing_is_refused() -> None:
 
 
 def test_sides_must_pair() -> None:
-    with pytest.raises(AssertionError):
+    with pytest.raises(ValueError, match="shorter"):
         ParallelData([[5]], [], 100)

@@ -19,6 +19,7 @@ from triptych.config import (
     ModelConfig,
     Part,
     RunConfig,
+    Settings,
     choices,
     differences,
     load_config,
@@ -176,8 +177,8 @@ def test_a_key_in_the_wrong_section_is_sent_home(where: str, meant: str, home: s
 
 
 def test_a_key_like_no_other_lists_the_section() -> None:
-    error = _refused({"objective": {"zzzzzz": 1}})
-    assert error.mend == "section 'objective' knows: kind, label_smoothing"
+    error = _refused({"text": {"cleaning": {"zzzzzz": 1}}})
+    assert error.mend == f"section 'text.cleaning' knows: {', '.join(RunConfig().text.cleaning.dump())}"
 
 
 def test_an_unknown_kind_lists_the_known() -> None:
@@ -236,6 +237,80 @@ def test_a_wrong_value_is_placed(data: Any, where: str) -> None:
     error = _refused(data)
     assert error.where == where
     assert "pydantic" not in str(error) and "Config" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("setting", "what", "mend"),
+    [
+        ("model.dim=0", "0 does not fit", "give an integer > 0 and ≤ 1048576"),
+        ("model.dim=wide", "'wide' does not fit", "give an integer > 0 and ≤ 1048576"),
+        ("model.dim=true", "true does not fit", "give an integer > 0 and ≤ 1048576"),
+        ("model.dim=null", "null does not fit", "give an integer > 0 and ≤ 1048576"),
+        ("model.dim=2.5", "2.5 does not fit", "give an integer > 0 and ≤ 1048576"),
+        ("model.scale_embedding=3", "3 does not fit", "give true or false"),
+        ("model.attention.softcap=.inf", "inf does not fit", "give a number > 0 or null; scores s become"),
+        ("model.position.base=1", "1 does not fit", "give a number > 1"),
+        ("model.position={kind: t5, buckets: 5}", "5 does not fit", "an integer ≥ 4 and a multiple of 2"),
+        ("model.ffn.dim=0", "0 does not fit", "an integer > 0 or null; inner width; 4 × model.dim when"),
+        ("model.norm.placement=per", "'per' does not fit", "did you mean pre? known: post, pre, sandwich"),
+        ("model.form=5", "5 does not fit", "known: encoder_decoder, decoder, encoder"),
+        ("training.optimizer.betas=[0.9, 1]", "1 does not fit", "give a number ≥ 0 and < 1; two shares"),
+        ("training.optimizer.betas=3", "3 does not fit", "give a list of a number ≥ 0 and < 1, a number"),
+        ("data.train=[1]", "1 does not fit", "give text"),
+        ("model.attention.visible=window", "needed and was not given", "give an integer > 0"),
+        (
+            "model.attention.visible=all",
+            "needed",
+            "a list of kinds of model.attention.visible: everything, w",
+        ),
+        ("model.embedding=factorised", "needed", "give an integer > 0; width of the vectors"),
+        ("model.experts=4", "4 stands where keys", "give its keys: count, top_k, dim, shared, every, capaci"),
+        ("model.experts=4", "4 stands where keys", "such as model.experts.count=8"),
+        ("text.vectors=a.vec", "'a.vec' stands", "give its keys: file, frozen; such as text.vectors.file=…"),
+        ("model.attention=3", "3 stands", "such as model.attention.dropout=0.0"),
+        ("model=5", "5 stands", "give its keys: form, vocab, dim"),
+        ("modle.dim=3", "unknown section 'modle'", "did you mean model.dim?"),
+        ("modle.dmi=3", "unknown section 'modle'", "did you mean 'model' in section 'top level'?"),
+        ("modle=3", "unknown section 'modle'", "did you mean 'model' in section 'top level'?"),
+        ("model.mixer=[lstm, 3]", "3 names no kind", "give one of: attention, lstm"),
+    ],
+)
+def test_a_wrong_value_is_told_what_fits(setting: str, what: str, mend: str) -> None:
+    """Type, bounds and meaning are those of the field; of a choice its names; of a section its keys."""
+    error = _refused({}, setting)
+    assert what in error.what and mend in error.mend
+
+
+def _fields(cls: type[Settings], section: str) -> Iterator[tuple[type[Settings], str]]:
+    """Every field of settings and of those within them, each by its class."""
+    for name, field in cls.model_fields.items():
+        yield cls, name
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Settings) and not issubclass(inner, Part):
+            yield from _fields(inner, f"{section}.{name}")
+
+
+PLACES = [
+    *_fields(RunConfig, ""),
+    *_fields(parts.Experts, ""),
+    *(
+        (choice, name)
+        for axis in Part.__subclasses__()
+        for choice in choices(axis).values()
+        for name in choice.model_fields
+    ),
+]
+
+
+@pytest.mark.parametrize(("cls", "name"), PLACES, ids=lambda x: x if isinstance(x, str) else x.__name__)
+def test_every_wrong_value_has_a_mend(cls: type[Settings], name: str) -> None:
+    """Whatever is no setting of a key: what fits is said, without a word of the library beneath."""
+    for wrong in (object(), -(2**70), {"no": {"such": 1}}, "", [[]], float("nan")):
+        try:
+            cls.parse({name: wrong})
+        except UserError as error:
+            assert error.what and error.mend, (name, wrong)
+            assert not re.search(r"Input should|Value error|pydantic|alidation", f"{error.what} {error.mend}"), error
 
 
 def test_one_file_needs_no_list() -> None:

@@ -102,7 +102,8 @@ def test_the_short_form_keeps_what_the_long_one_keeps() -> None:
 
 def test_an_unknown_kind_alone() -> None:
     error = _refused({}, "training.schedule=linea")
-    assert error.where == "training.schedule.kind" and "'linear'" in error.what
+    assert error.where == "training.schedule.kind" and "'linea'" in error.what
+    assert error.mend.startswith("did you mean linear")
 
 
 def test_merge() -> None:

@@ -14,11 +14,12 @@ from triptych.config import ModelConfig, load_config
 from triptych.data import ParallelData
 from triptych.engine.bundle import load_weights, save_weights
 from triptych.errors import UserError
+from triptych.evaluation import dataset_loss
 from triptych.insight.laws import verify
 from triptych.model import EncoderDecoder, build
 from triptych.model.experts import Experts, SigmoidRouter, counting, routers
-from triptych.objectives import Loss, Translation
-from triptych.training.loop import Trainer, dataset_loss
+from triptych.objectives import Loss, TokenLoss
+from triptych.training.loop import Trainer
 from triptych.training.monitor import Monitor, read_metrics
 
 MODEL = {"vocab": 40, "dim": 16, "layers": 2, "heads": {"count": 2}, "dropout": 0.0, "ffn": {"dim": 16}}
@@ -60,12 +61,10 @@ def test_losses_of_loads_are_in_training_alone(tmp_path: Path) -> None:
     t = trainer(tmp_path, {"count": 4, "router": {"balance": 0.5, "z": 0.25}})
     plain = trainer(tmp_path, {"count": 4, "router": {"balance": 0.0}})
     batch = t.train_data.batch(range(6))
-    objective = Translation(t.config.objective)
+    objective = TokenLoss(t.config.objective)
     losses = [objective.loss(x.model.train(), batch) for x in (t, plain)]
     aux: list[Tensor] = []
-    t.model.decode(
-        batch.target_in, batch.target_layout, t.model.encode(batch.source, batch.source_layout, aux), aux=aux
-    )
+    t.model.decode(batch.ids, batch.layout, t.model.encode(batch.source, batch.source_layout, aux), aux=aux)
     assert len(aux) == 4 and all(a.dim() == 0 and a > 0 for a in aux)
     torch.testing.assert_close(losses[0].sum, losses[1].sum + losses[0].count * sum(aux))
     assert losses[0].nll == losses[1].nll and losses[0].count == losses[1].count
@@ -82,7 +81,7 @@ def test_a_step_adds_up_its_batches(tmp_path: Path) -> None:
     assert not any(b.any() for b in biases(t.model))
     tokens = {
         "encoder": sum(int(b.source_layout.real.sum()) for b in batches),
-        "decoder": sum(int(b.target_layout.real.sum()) for b in batches),
+        "decoder": sum(int(b.layout.real.sum()) for b in batches),
     }
     before = copy.deepcopy(t.model)
     load: dict[str, Tensor] = {}

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from triptych.config import ObjectiveConfig, RunConfig
+from triptych.config import RunConfig, TranslationObjective
 from triptych.data import translation_batch
 from triptych.model import build
-from triptych.objectives import Loss, Translation, cross_entropy
+from triptych.objectives import Loss, TokenLoss, cross_entropy
 from triptych.objectives import loss as loss_module
 
 smoothings = st.sampled_from([0.0, 0.1, 0.5, 0.9])
@@ -157,7 +157,7 @@ def test_translation_counts_targets_and_their_ends() -> None:
     """One prediction a target token and one for its end; none for padding, none for the start."""
     model = _model(dropout=0.0)
     source, target = [[5, 6], [7]], [[4, 5, 6, 7], [8]]
-    objective = Translation(ObjectiveConfig(label_smoothing=0.0))
+    objective = TokenLoss(TranslationObjective(label_smoothing=0.0))
     both = objective.loss(model, translation_batch(source, target, (0, 1)))
     alone = [
         objective.loss(model, translation_batch([s], [t], (0,))) for s, t in zip(source, target, strict=True)
@@ -166,7 +166,7 @@ def test_translation_counts_targets_and_their_ends() -> None:
     assert both.nll == pytest.approx(sum(a.nll for a in alone), rel=1e-5)
     # By hand: log-probabilities of target_out at its own places.
     batch = translation_batch(source, target, (0, 1))
-    logits = model(batch.source, batch.source_layout, batch.target_in, batch.target_layout)
+    logits = model(batch.source, batch.source_layout, batch.ids, batch.layout)
     logp = logits.log_softmax(-1)
     want = -sum(
         float(logp[b, t, i].detach()) for b, row in enumerate(target) for t, i in enumerate([*row, 3])
@@ -177,7 +177,7 @@ def test_translation_counts_targets_and_their_ends() -> None:
 def test_evaluation_is_not_smoothed() -> None:
     model = _model(dropout=0.0)
     batch = translation_batch([[5, 6]], [[4, 5]], (0,))
-    objective = Translation(ObjectiveConfig(label_smoothing=0.3))
+    objective = TokenLoss(TranslationObjective(label_smoothing=0.3))
     training = objective.loss(model.train(), batch)
     evaluating = objective.loss(model.eval(), batch)
     assert evaluating.mean * evaluating.count == pytest.approx(evaluating.nll, rel=1e-6)

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from triptych.config import ObjectiveConfig, RunConfig
+from triptych.config import RunConfig, TranslationObjective
 from triptych.data import translation_batch
+from triptych.engine import autocast
 from triptych.model import build
-from triptych.objectives import Translation
+from triptych.objectives import TokenLoss
 from triptych.training import machine
-from triptych.training.machine import EXACT, autocast, choose_precision, measure, prefer_fast_fp32
+from triptych.training.machine import EXACT, choose_precision, measure, prefer_fast_fp32
 
 CPU = torch.device("cpu")
 
@@ -102,7 +103,7 @@ def test_a_model_in_bf16_is_near_itself(position: str, placement: str) -> None:
     more = {"position": position, "norm": {"placement": placement}, "ffn": {"dim": 64}}
     model = build(RunConfig.parse({"model": {**data, **more}}).model, seed=0)
     batch = translation_batch([[5, 6, 7], [8]], [[9, 10], [4, 5, 6, 11]], (0, 1))
-    objective, grads, losses = Translation(ObjectiveConfig()), [], []
+    objective, grads, losses = TokenLoss(TranslationObjective()), [], []
     for precision in ("fp32", "bf16"):
         model.zero_grad()
         with autocast(precision, CPU):

@@ -11,6 +11,7 @@ from triptych.config.rules import RULES, Rule
 from triptych.errors import UserError
 
 SCALED = {"kind": "dynamic", "factor": 2.0, "original": 64, "length": 128}
+WINDOW = {"kind": "window", "width": 3}
 # For each rule a configuration that breaks it, one that comes as near as may be and does not, and the key.
 Settings = dict[str, Any]
 EXAMPLES: dict[str, tuple[Settings, Settings, str]] = {
@@ -44,7 +45,27 @@ EXAMPLES: dict[str, tuple[Settings, Settings, str]] = {
     "_mixers_in_their_stacks": (
         {"mixer": "linformer"},
         {"encoder_mixer": "linformer"},
-        "model.decoder_mixer",
+        "model.mixer",
+    ),
+    "_attention_somewhere": (
+        {"mixer": "bahdanau", "attention": {"softcap": 3.0}},
+        {"encoder_mixer": "bahdanau", "attention": {"softcap": 3.0}},
+        "model.attention.softcap",
+    ),
+    "_sights_are_seen": (
+        {"form": "decoder", "mixer": ["lstm", "attention"], "attention": {"visible": [WINDOW, "everything"]}},
+        {"form": "decoder", "mixer": ["lstm", "attention"], "attention": {"visible": ["everything", WINDOW]}},
+        "model.attention.visible",
+    ),
+    "_keys_that_turn": (
+        {"heads": {"kind": "mla", "count": 2, "rotary": 2}},
+        {"heads": {"kind": "mla", "count": 2, "rotary": 2}, "position": "rope"},
+        "model.heads.rotary",
+    ),
+    "_encoders_read_nothing": (
+        {"encoder_mixer": {"kind": "luong", "score": "dot"}},
+        {"mixer": {"kind": "luong", "score": "dot"}},
+        "model.encoder_mixer.score",
     ),
     "_positions_need_attention": (
         {"mixer": "lstm", "position": "rope"},

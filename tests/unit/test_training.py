@@ -56,12 +56,12 @@ def test_accumulation_equals_the_large_batch(tmp_path: Path) -> None:
     t.accumulate([whole])
     wanted = grads(t)
     parts = [t.train_data.batch(part) for part in (range(1), range(1, 3), range(3, 9))]
-    counts = {int(b.target_layout.real.sum()) for b in parts}
+    counts = {int(b.layout.real.sum()) for b in parts}
     assert len(counts) == 3  # of different size, or a mean of means would pass
     loss, _ = t.accumulate(parts)
     for a, b in zip(grads(t), wanted, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
-    assert loss.count == int(whole.target_layout.real.sum())
+    assert loss.count == int(whole.layout.real.sum())
 
 
 def test_probing_changes_nothing(tmp_path: Path) -> None:

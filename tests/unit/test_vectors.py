@@ -41,11 +41,6 @@ def run_config(vectors: VectorsConfig, vocab: int, **model: Any) -> RunConfig:
     )
 
 
-def parallel(tokenizer: Tokenizer) -> ParallelData:
-    ids = tokenizer.encode_batch(TEXT)
-    return ParallelData(ids, ids, 64)
-
-
 @pytest.mark.parametrize("tie", ["none", "decoder", "all"])
 @pytest.mark.parametrize("embedding", ["table", {"kind": "factorised", "dim": 4}])
 def test_rows_are_the_files_up_to_one_factor(
@@ -55,7 +50,7 @@ def test_rows_are_the_files_up_to_one_factor(
     model: Any = build(run_config(vectors, tokenizer.size, tie=tie, embedding=embedding).model, seed=1)
     before = {id(m): m.weight.detach().clone() for m in (model.source_embedding, model.target_embedding)}
     said: list[str] = []
-    fill(model, vectors, tokenizer, parallel(tokenizer), said.append)
+    fill(model, vectors, tokenizer, TEXT, said.append)
     pieces = tokenizer.pieces(range(tokenizer.size))
     known = [i for i, piece in enumerate(pieces) if piece.removeprefix("▁") in WORDS]
     rows = torch.tensor([WORDS[pieces[i].removeprefix("▁")] for i in known])
@@ -78,8 +73,9 @@ def test_frozen_rows_stay(tmp_path: Path, tokenizer: Tokenizer) -> None:
     config = run_config(vectors, tokenizer.size, tie="none")
     model = build(config.model, seed=1)
     assert isinstance(model, EncoderDecoder)
-    data, said = parallel(tokenizer), list[str]()
-    fill(model, vectors, tokenizer, data, said.append)
+    ids, said = tokenizer.encode_batch(TEXT), list[str]()
+    data = ParallelData(ids, ids, 64)
+    fill(model, vectors, tokenizer, TEXT, said.append)
     assert "frozen" in said[0]
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
     trainer = Trainer(config, model, data, data, tmp_path, Monitor(tmp_path, quiet=True))
@@ -115,4 +111,4 @@ def test_vectors_of_nothing_we_know_are_refused(tmp_path: Path, tokenizer: Token
     vectors = write(tmp_path, {"zebra": [1.0, 2.0, 3.0, 4.0]})
     model = build(run_config(vectors, tokenizer.size).model, seed=1)
     with pytest.raises(UserError, match="none of the"):
-        fill(model, vectors, tokenizer, parallel(tokenizer), print)
+        fill(model, vectors, tokenizer, TEXT, print)

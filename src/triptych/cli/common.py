@@ -14,8 +14,9 @@ from triptych.errors import UserError
 
 if TYPE_CHECKING:
     from triptych.config import ModelConfig, RunConfig
-    from triptych.training.prepare import Corpus
+    from triptych.insight.report import Heatmap
     from triptych.training.run import Outcome
+    from triptych.training.tasks import Corpus
 
 _SETTING = re.compile(r"[A-Za-z_]\w*(\.\w+)*=.*", re.DOTALL)
 _LOCALE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
@@ -133,42 +134,47 @@ def check_writable(path: Path) -> None:
 def report(folder: Path, title: str, outcome: Outcome) -> Path:
     """Write ``report.html`` for a finished run."""
     from triptych.engine import read_json
-    from triptych.insight.report import Heatmap, Sample, write_report
+    from triptych.insight.report import write_report
     from triptych.training.monitor import read_metrics
-    from triptych.training.prepare import most_ids
 
-    bundle, tokenizer = outcome.bundle, outcome.bundle.tokenizer
-    samples = [Sample(s, r, t.text) for s, r, t in outcome.samples[:12]]
-    heatmap = None
-    most = most_ids(bundle.config)
-    fit = [s for s in outcome.samples if max(len(tokenizer.encode(t)) for t in (s[0], s[2].text)) <= most]
-    if fit:
-        # One that is long enough to show a pattern and short enough to read.
-        source, _, found = min(fit, key=lambda s: abs(len(s[2].alternatives[0].pieces) - 9))
-        source_ids, target_ids = tokenizer.encode(source), tokenizer.encode(found.text)
-        weights = bundle.translator.attention(source_ids, target_ids)
-        heatmap = Heatmap(
-            [*tokenizer.pieces(source_ids), "</s>"],
-            [*tokenizer.pieces(target_ids), "</s>"],
-            weights.tolist(),
-            "Which source tokens each target token was produced from (mean over heads and layers)",
-        )
-    notes: list[str] = [str(n) for n in read_json(folder / "data.json").get("notes", [])]
-    scores: dict[str, Any] | None = outcome.scores.to_dict() if outcome.scores else None
+    bundle, test = outcome.bundle, outcome.test
     return write_report(
         folder,
         title=title,
         config=bundle.config.dump(),
         metrics=read_metrics(folder / "metrics.jsonl"),
-        samples=samples,
-        scores=scores,
-        heatmap=heatmap,
-        notes=notes,
+        samples=test.samples[:12] if test else [],
+        scores=test.scores.to_dict() if test else None,
+        heatmap=_heatmap(outcome),
+        notes=[str(n) for n in read_json(folder / "data.json").get("notes", [])],
+    )
+
+
+def _heatmap(outcome: Outcome) -> Heatmap | None:
+    """Where a translator looked, for a sentence long enough to show a pattern and short enough to read."""
+    from triptych.insight.report import Heatmap
+    from triptych.training.tasks import most_ids
+
+    bundle = outcome.bundle
+    if bundle.config.objective.kind != "translation" or outcome.test is None:
+        return None
+    encode, most = bundle.tokenizer.encode, most_ids(bundle.config)
+    both = [(encode(s.source), encode(s.hypothesis)) for s in outcome.test.samples[:500]]
+    fit = [pair for pair in both if max(map(len, pair)) <= most]
+    if not fit:
+        return None
+    source, target = min(fit, key=lambda pair: abs(len(pair[1]) - 9))
+    pieces = bundle.tokenizer.pieces
+    return Heatmap(
+        [*pieces(source), "</s>"],
+        [*pieces(target), "</s>"],
+        bundle.translator.attention(source, target).tolist(),
+        "Which source tokens each target token was produced from (mean over heads and layers)",
     )
 
 
 def train_whole(
-    config: RunConfig, corpus: Corpus, folder: Path, started: float, title: str, resume: bool = False
+    config: RunConfig, corpus: Corpus[Any], folder: Path, started: float, title: str, resume: bool = False
 ) -> None:
     """Train, or go on, to the report; an interruption says how to go on."""
     from triptych.training.run import train
@@ -185,13 +191,27 @@ def train_whole(
     summary(folder, outcome)
 
 
+# What a finished run is good for.
+NEXT = {
+    "translation": "triptych translate {}",
+    "causal": "triptych generate {}",
+    "instruction": "triptych generate {}",
+    "masked": 'triptych fill {} "… [MASK] …"',
+    "denoise": "triptych translate {}",
+    "classify": "triptych classify {}",
+    "tag": "triptych tag {}",
+    "embed": 'triptych search {} FILE "query"',
+}
+
+
 def summary(folder: Path, outcome: Outcome) -> None:
     """The end of a training command: scores, samples, where everything is."""
     from triptych.training.monitor import clock
 
-    for source, reference, found in outcome.samples[:6]:
-        print(f"  {source}\n    → {found.text}\n    = {reference}")
-    if outcome.scores is not None:
-        print(outcome.scores.table())
+    if outcome.test is not None:
+        for sample in outcome.test.samples[:6]:
+            print(f"  {sample.source}\n    → {sample.hypothesis}\n    = {sample.reference}")
+        print(outcome.test.scores.table())
     print(f"validation perplexity {outcome.valid.perplexity:.3f}; {clock(outcome.seconds)} in all")
-    print(f"run: {folder}\nreport: {folder / 'report.html'}\nnext: triptych translate {folder}")
+    following = NEXT[outcome.bundle.config.objective.kind].format(folder)
+    print(f"run: {folder}\nreport: {folder / 'report.html'}\nnext: {following}")

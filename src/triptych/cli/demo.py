@@ -30,8 +30,8 @@ def demo(
     if minutes <= 0.1:
         raise UserError(f"{minutes} minutes are too few", "--minutes", "give 0.2 or more")
     from triptych.training.demo import CONFIG
-    from triptych.training.prepare import load_corpus
     from triptych.training.run import check_free
+    from triptych.training.tasks import task
 
     config = load_config(
         {**CONFIG, "text": {**CONFIG["text"], "source": source, "target": target}},
@@ -40,5 +40,5 @@ def demo(
     folder = out or free_folder(Path("runs") / f"demo-{source}-{target}")
     check_free(folder)
     say(f"phrases: {source} → {target}, from CLDR")
-    corpus = load_corpus(config, say)
+    corpus = task(config).load(config, say)
     train_whole(config, corpus, folder, started, f"Demo: {source} → {target}, phrases from CLDR")

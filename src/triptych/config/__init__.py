@@ -2,12 +2,12 @@
 
 from triptych.config.load import differences, load_config, merge, override, preset, read_yaml, to_yaml
 from triptych.config.model import ModelConfig
+from triptych.config.objectives import Objective, TranslationObjective
 from triptych.config.presets import PRESETS
 from triptych.config.run import (
     CleaningConfig,
     DataConfig,
     DecodingConfig,
-    ObjectiveConfig,
     OptimizerConfig,
     RunConfig,
     ScheduleConfig,
@@ -25,7 +25,7 @@ __all__ = [
     "DataConfig",
     "DecodingConfig",
     "ModelConfig",
-    "ObjectiveConfig",
+    "Objective",
     "OptimizerConfig",
     "Part",
     "RunConfig",
@@ -34,6 +34,7 @@ __all__ = [
     "TextConfig",
     "TokenizerConfig",
     "TrainingConfig",
+    "TranslationObjective",
     "VectorsConfig",
     "choices",
     "differences",

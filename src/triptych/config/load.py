@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import difflib
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -72,8 +73,6 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def preset(name: str) -> dict[str, Any]:
     """The plain data of a preset. Raises UserError naming the nearest."""
-    import difflib
-
     if name not in PRESETS:
         close = difflib.get_close_matches(name, PRESETS, n=1)
         said = f"did you mean {close[0]!r}? " if close else ""
@@ -158,10 +157,20 @@ def _parse(data: dict[str, Any]) -> RunConfig:
     top = list(RunConfig.model_fields)
     for key in data:
         if key not in top:
-            raise UserError(f"unknown section {key!r}", str(key), suggest(RunConfig, str(key), ""))
+            raise UserError(f"unknown section {key!r}", str(key), _section_meant(str(key), data[key]))
         if data[key] is None:
             data[key] = {}
     return RunConfig.parse(data)
+
+
+def _section_meant(name: str, given: Any) -> str:
+    """What a user may have meant by an unknown section with these keys: the nearest that has the first."""
+    close = difflib.get_close_matches(name, RunConfig.model_fields, n=1)
+    for key in given if isinstance(given, dict) and close else ():
+        if key in type(getattr(RunConfig(), close[0])).model_fields:
+            return f"did you mean {close[0]}.{key}?"
+        break
+    return suggest(RunConfig, name, "")
 
 
 def to_yaml(config: RunConfig) -> str:

@@ -74,10 +74,20 @@ class ModelConfig(Settings):
     embedding: Annotated[SerializeAsAny[parts.Embedding], part(parts.Embedding, "table")] = (
         parts.TableEmbedding()
     )
+    output: Annotated[SerializeAsAny[parts.Output], part(parts.Output, "vocabulary")] = (
+        parts.VocabularyOutput()
+    )
+    types: NonNegativeInt = Field(
+        0, description="kinds of tokens, such as first and second text, with a vector each; 0: none"
+    )
     tie: Literal["none", "decoder", "all"] = Field(
         "all", description="none; decoder (input and output); all (source, target and output)"
     )
     scale_embedding: bool = True
+    embedding_norm: bool = Field(
+        False,
+        description="a norm of the embeddings, positions and types joined (Devlin et al. 2019, their code)",
+    )
     dropout: NonNegativeFloat = Field(0.1, lt=1, description="a share from 0 up to, not including, 1")
 
     @model_validator(mode="before")
@@ -135,11 +145,33 @@ class ModelConfig(Settings):
         return any(mixer.attends for mixer in self.mixers(side))
 
     @property
+    def mixing(self) -> list[tuple[Side, parts.Mixer]]:
+        """The mixer of every layer, each with its stack."""
+        return [(side, mixer) for side in self.stacks for mixer in self.mixers(side)]
+
+    @property
     def attends(self) -> bool:
         """Whether there is softmax attention with heads anywhere: in a stack, or between them."""
         both = self.form == "encoder_decoder"
         between = both and not all(mixer.takes_source for mixer in self.mixers("decoder"))
-        return between or any(self.attending(side) for side in self.stacks)
+        return between or any(mixer.attends or mixer.crosses for _, mixer in self.mixing)
+
+    @property
+    def has_heads(self) -> bool:
+        """Whether there is anything with heads."""
+        return self.attends or any(isinstance(mixer, parts.HeadsMixer) for _, mixer in self.mixing)
+
+    @property
+    def says_words(self) -> bool:
+        """Whether its output is a score for each word."""
+        return isinstance(self.output, parts.VocabularyOutput)
+
+    @property
+    def pool(self) -> str:
+        """Which tokens of a row an output of whole rows reads."""
+        usual = "first" if isinstance(self.output, parts.ClassesOutput) else "mean"
+        chosen: str = getattr(self.output, "pool", "auto")
+        return chosen if chosen != "auto" else "last" if self.form == "decoder" else usual
 
     @property
     def head_dim(self) -> int:

@@ -16,12 +16,12 @@ from pydantic import (
 )
 
 from triptych.config.model import ModelConfig
-from triptych.config.settings import Settings
+from triptych.config.objectives import Objective, TranslationObjective
+from triptych.config.settings import SerializeAsAny, Settings, part
 from triptych.errors import UserError
 
 Beta = Annotated[float, Field(ge=0, lt=1, description="two shares from 0 up to, not including, 1")]
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63, description="a whole number of at most 63 bits")]
-Share = Field(0.0, ge=0, lt=1, description="a share from 0 up to, not including, 1")
 
 
 class TokenizerConfig(Settings):
@@ -83,9 +83,14 @@ class TextConfig(Settings):
 class DataConfig(Settings):
     """Files and batches.
 
-    ``train`` (and ``valid``, ``test``): one or more TSV or JSON-lines files, or two aligned files when
-    ``aligned`` is true. Without ``valid`` or ``test`` files, that many pairs are split off ``train``,
-    group-disjoint. ``tokens`` is the padded size of a batch, the larger of its two sides.
+    ``train`` (and ``valid``, ``test``): files of the objective's examples; for translation one or more TSV or
+    JSON-lines files, or two aligned files when ``aligned`` is true. Without ``valid`` or ``test`` files, that
+    many examples are split off ``train``, those that share a text together. ``tokens`` is the padded size of
+    a batch, the larger of its two sides.
+
+    Running text (causal, masked, denoise) is cut into rows of ``length`` tokens: ``packed`` puts whole
+    documents, or pieces of long ones, side by side in a row, isolated from each other; ``stream`` reads all
+    text as one.
     """
 
     section: ClassVar[str] = "data"
@@ -93,11 +98,21 @@ class DataConfig(Settings):
     valid: tuple[str, ...] = ()
     test: tuple[str, ...] = ()
     aligned: bool = False
-    fields: tuple[str, str] = ("source", "target")
-    valid_size: NonNegativeInt | None = Field(None, description="pairs; by the corpus size when not given")
-    test_size: NonNegativeInt | None = Field(None, description="pairs; by the corpus size when not given")
+    fields: tuple[str, ...] = Field(
+        (), description="names of the columns or keys to read; by the objective when not given"
+    )
+    column: int | None = Field(
+        None, description="column of the tags in a CoNLL file, from 1, or from the end: -1 is the last"
+    )
+    documents: Literal["file", "paragraph", "line"] = Field(
+        "file", description="what one document is in a plain text file"
+    )
+    packing: Literal["packed", "stream"] = "packed"
+    length: PositiveInt = Field(256, description="tokens of a row of running text")
+    valid_size: NonNegativeInt | None = Field(None, description="examples; by the corpus when not given")
+    test_size: NonNegativeInt | None = Field(None, description="examples; by the corpus when not given")
     max_length: PositiveInt = Field(
-        256, description="longest side in tokens; longer pairs are left out and counted"
+        256, description="longest side in tokens; longer examples are left out and counted"
     )
     tokens: PositiveInt = 2048
 
@@ -106,14 +121,6 @@ class DataConfig(Settings):
     def _one_file(cls, files: Any) -> Any:
         """``train: pairs.tsv`` is short for a list of one."""
         return [files] if isinstance(files, str) else files
-
-
-class ObjectiveConfig(Settings):
-    """What is learned."""
-
-    section: ClassVar[str] = "objective"
-    kind: Literal["translation"] = "translation"
-    label_smoothing: float = Field(0.1, ge=0, lt=1, description="a share from 0 up to, not including, 1")
 
 
 class OptimizerConfig(Settings):
@@ -152,6 +159,7 @@ class TrainingConfig(Settings):
     """The loop: length, precision, checkpoints. One of ``steps`` and ``budget`` ends it."""
 
     section: ClassVar[str] = "training"
+    init: str | None = Field(None, description="a run to begin with: its tokenizer, model and weights")
     steps: PositiveInt | None = None
     budget: str | None = Field(None, description="wall-clock time such as 90s, 15m or 2h")
     accumulate: PositiveInt = 1
@@ -187,7 +195,8 @@ class TrainingConfig(Settings):
 
 class DecodingConfig(Settings):
     """How output is chosen. ``penalty`` and ``alpha``: length normalisation of finished beams,
-    gnmt ((5 + |y|) / 6)^alpha (Wu et al. 2016, section 7) or power |y|^alpha."""
+    gnmt ((5 + |y|) / 6)^alpha (Wu et al. 2016, section 7) or power |y|^alpha. ``repetition_penalty``: Keskar
+    et al. 2019, section 4.1."""
 
     section: ClassVar[str] = "decoding"
     strategy: Literal["beam", "greedy", "sample"] = "beam"
@@ -198,16 +207,26 @@ class DecodingConfig(Settings):
     temperature: NonNegativeFloat = 1.0
     top_k: NonNegativeInt = Field(0, description="0 keeps all")
     top_p: PositiveFloat = Field(1.0, le=1, description="above 0, up to 1")
-    min_p: float = Share
+    min_p: float = Field(0.0, ge=0, le=1, description="a share from 0 to 1")
+    repetition_penalty: PositiveFloat = Field(1.0, description="above 0; 1 is off")
     seed: Seed = 1
     min_length: NonNegativeInt = 0
     max_length: PositiveInt | None = Field(
         None, le=2**20, description="tokens; by the source length when not given"
     )
     no_repeat_ngram: NonNegativeInt = 0
+    stop: tuple[str, ...] = Field((), description="generated text ends before any of these")
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _one_stop(cls, stop: Any) -> Any:
+        """``stop: "###"`` is short for a list of one."""
+        return [stop] if isinstance(stop, str) else stop
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
+        if "" in self.stop:
+            raise UserError("an empty text would stop at once", "decoding.stop", "leave it out")
         kept = self.beam if self.strategy == "beam" else 1
         if self.strategy != "sample" and self.n_best > kept:
             raise UserError(
@@ -226,7 +245,7 @@ class RunConfig(Settings):
     model: ModelConfig = ModelConfig()
     text: TextConfig = TextConfig()
     data: DataConfig = DataConfig()
-    objective: ObjectiveConfig = ObjectiveConfig()
+    objective: Annotated[SerializeAsAny[Objective], part(Objective, "translation")] = TranslationObjective()
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, get_args
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -19,21 +21,8 @@ from pydantic import (
 
 from triptych.errors import UserError
 
-if TYPE_CHECKING:  # a checker is to see the fields in the constructor
-    from pydantic._internal._model_construction import ModelMetaclass as _InWords
-else:
 
-    class _InWords(type(BaseModel)):
-        """A constructor that says what is wrong as ``parse`` does."""
-
-        def __call__(cls, *args, **values):
-            try:
-                return super().__call__(*args, **values)
-            except ValidationError as error:
-                raise explain(cls, error) from None
-
-
-class Settings(BaseModel, metaclass=_InWords):
+class Settings(BaseModel):
     """Typed, frozen settings; an unknown key is refused.
 
     Attributes:
@@ -42,6 +31,16 @@ class Settings(BaseModel, metaclass=_InWords):
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
     section: ClassVar[str] = ""
+
+    def __init__(self, /, **values: Any) -> None:
+        """A constructor that says what is wrong as ``parse`` does."""
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise explain(type(self), error) from None
+
+    # Settings within others are validated without it: what is wrong there is told from the root.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     @field_validator("*", mode="before")
     @classmethod
@@ -169,26 +168,106 @@ def explain(root: type[Settings], error: ValidationError) -> UserError:
     if isinstance(cause, UserError):
         return UserError(cause.what, cause.where or where, cause.mend)
     if first["type"] == "extra_forbidden":
-        section = ".".join([*([root.section] if root.section else []), *path[:-1]])
-        return UserError(f"unknown key {path[-1]!r}", where, suggest(root, path[-1], section))
+        return UserError(
+            f"unknown key {path[-1]!r}", where, suggest(root, path[-1], where.rpartition(".")[0])
+        )
+    value, said = _plain(first["input"]), fits(root, path)
     if first["type"] == "missing":
-        return UserError("this key is needed and was not given", where)
-    value = first["input"]
+        return UserError("this key is needed and was not given", where, f"give {said}")
     if first["type"] in ("model_type", "model_attributes_type"):
-        return UserError(f"{value!r} stands where keys with values should", where)
-    return UserError(
-        f"{value!r} does not fit: {first['msg'].removeprefix('Value error, ')}", where, _allowed(root, path)
-    )
+        return UserError(f"{value} stands where keys with values should", where, f"give its keys: {said}")
+    if known := _node(root, path)[0].get("enum", []):
+        return UserError(f"{value} does not fit", where, _nearest(str(first["input"]), list(map(str, known))))
+    return UserError(f"{value} does not fit", where, f"give {said}" if said else first["msg"])
 
 
-def _allowed(root: type[Settings], path: list[str]) -> str:
-    cls: Any = root
-    for step in path[:-1]:
-        field = cls.model_fields.get(step) if hasattr(cls, "model_fields") else None
-        inner = _types(field.annotation) if field else set()
-        cls = next((one for one in inner if hasattr(one, "model_fields")), None)  # `X | None` is X
-    field = cls.model_fields.get(path[-1]) if hasattr(cls, "model_fields") else None
-    return (field.description or "") if field else ""
+def _plain(value: Any) -> str:
+    """As a file of settings has it."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
+
+
+# -- what fits, in words -----------------------------------------------------------------------------------
+
+
+IN_WORDS = {
+    "list": "a list",
+    "integer": "an integer",
+    "number": "a number",
+    "string": "text",
+    "boolean": "true or false",
+}
+
+
+def fits(root: type[Settings], path: Sequence[str]) -> str:
+    """What the key at the end of ``path`` takes: its type, bounds and meaning; of a section its keys."""
+    node, schema = _node(root, path)
+    if "properties" in node:
+        keys = list(node["properties"])
+        section = ".".join([*([root.section] if root.section else []), *path])
+        defaults = {key: inner.get("default", "…") for key, inner in node["properties"].items()}
+        plain = [key for key in node.get("required", keys) if not isinstance(defaults[key], dict | list)]
+        told = next(
+            (f"{key}={json.dumps(defaults[key], ensure_ascii=False)}" for key in plain if defaults[key]), ""
+        )
+        example = f"; such as {section}.{told}".replace('"', "") if section and told else ""
+        return ", ".join(keys) + example
+    if axis := inner_axis(root.model_fields[path[-1]].annotation) if path[-1] in root.model_fields else None:
+        many = "a list of kinds" if node.get("type") == "array" else "a kind"
+        return f"{many} of {axis.section}: {', '.join(choices(axis))}"
+    meaning = node.get("description", "")
+    words = re.sub(r"\w+", lambda word: IN_WORDS.get(word[0], word[0]), type_name(node, schema))
+    return f"{words}{'; ' * bool(meaning)}{meaning}" if node else ""
+
+
+def _node(root: type[Settings], path: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The JSON Schema of a key, empty where there is none, and the whole."""
+    schema: dict[str, Any] = root.model_json_schema()
+
+    def resolve(node: dict[str, Any]) -> dict[str, Any]:
+        """Without references, and of ``X | null`` the X where it has keys or items."""
+        for one in [node, *node.get("anyOf", [])]:
+            if "$ref" in one:
+                one = schema["$defs"][one["$ref"].rpartition("/")[2]]
+            if one.keys() & {"properties", "prefixItems", "items"}:
+                return one  # type: ignore[no-any-return]
+        return node
+
+    node = schema
+    for step in path:
+        inside = resolve(node)
+        known = {str(i): one for i, one in enumerate(inside.get("prefixItems", []))}
+        known |= inside.get("properties", {})
+        node = known.get(step) or inside.get("items") or {}
+    return resolve(node), schema
+
+
+def inner_axis(annotation: Any) -> type[Part] | None:
+    """The axis that a setting chooses from, if it is one."""
+    if isinstance(annotation, type):
+        return annotation if issubclass(annotation, Part) else None
+    return next((axis for inner in get_args(annotation) if (axis := inner_axis(inner))), None)
+
+
+def type_name(schema: dict[str, Any], root: dict[str, Any]) -> str:
+    """A JSON Schema in a few words."""
+    if "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
+    if "anyOf" in schema:
+        return " or ".join(type_name(one, root) for one in schema["anyOf"])
+    if "enum" in schema or "const" in schema:
+        return " | ".join(map(str, schema.get("enum") or [schema["const"]]))
+    if schema.get("type") == "array":
+        items = schema.get("prefixItems", [schema.get("items", {})])
+        return f"list of {', '.join(type_name(one, root) for one in items)}"
+    signs = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
+    bounds = [f"{sign} {_number(schema[key])}" for key, sign in signs.items() if key in schema]
+    if "multipleOf" in schema:
+        bounds.append(f"a multiple of {_number(schema['multipleOf'])}")
+    return " ".join([str(schema.get("type", "any")), " and ".join(bounds)]).strip()
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 __all__ = [
@@ -199,7 +278,10 @@ __all__ = [
     "choices",
     "choose",
     "explain",
+    "fits",
+    "inner_axis",
     "part",
     "pattern",
     "suggest",
+    "type_name",
 ]

@@ -1,12 +1,19 @@
-"""Pairs of id sequences → padded batches under a token budget, in a reproducible order."""
+"""Examples as ids → padded batches under a token budget, in a reproducible order.
+
+    examples ─ plan(epoch): lists of example numbers ─ batch(numbers, epoch) ─ Batch
+
+Every objective gives its data this shape: a ``Dataset`` whose ``batch`` makes a ``Batch``.
+"""
 
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +22,10 @@ from triptych.layout import Layout
 from triptych.text.vocabulary import BOS, EOS, PAD
 
 Ids = Sequence[int]
+Side = Literal["left", "right"]
+
+IGNORE = -1
+"""In targets and labels: nothing is learned here."""
 
 
 @dataclass(frozen=True)
@@ -26,96 +37,128 @@ class Cursor:
 
 
 @dataclass(frozen=True)
-class TranslationBatch:
-    """A batch of sentence pairs.
+class Batch:
+    """What a model reads, and what it is to say.
 
     Attributes:
-        source: ``[B, S]`` source ids, each row ending with eos.
-        target_in: ``[B, T]`` bos and the target ids: what the decoder reads.
-        target_out: ``[B, T]`` the target ids and eos: what it is to say, ``target_in`` shifted once.
-        index: which pairs these are, in row order.
+        ids: ``[B, T]`` what is read: by the decoder of an encoder–decoder, else by the only stack.
+        layout: where these tokens are.
+        targets: ``[B, T]`` what is to be said at each place, ``IGNORE`` where nothing is learned.
+        index: which examples these are, in row order.
+        source, source_layout: ``[B, S]`` what the encoder of an encoder–decoder reads.
+        types: ``[B, T]`` the kind of each token, such as first (0) or second (1) text of a pair.
+        labels: ``[B]`` what is to be said of each row as a whole, or ``IGNORE``.
     """
 
-    source: Tensor
-    source_layout: Layout
-    target_in: Tensor
-    target_out: Tensor
-    target_layout: Layout
+    ids: Tensor
+    layout: Layout
+    targets: Tensor
     index: tuple[int, ...]
+    source: Tensor | None = None
+    source_layout: Layout | None = None
+    types: Tensor | None = None
+    labels: Tensor | None = None
 
-    def to(self, device: torch.device | str) -> TranslationBatch:
+    @property
+    def count(self) -> int:
+        """How many things are learned from it: targets and labels."""
+        labels = 0 if self.labels is None else int((self.labels != IGNORE).sum())
+        return int((self.targets != IGNORE).sum()) + labels
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows, slots, and slots of the source if there is one."""
+        return (*self.ids.shape, *(() if self.source is None else self.source.shape[1:]))
+
+    @property
+    def given(self) -> tuple[Tensor, Layout]:
+        """The source and its layout, of a batch that has one."""
+        assert self.source is not None and self.source_layout is not None
+        return self.source, self.source_layout
+
+    def to(self, device: torch.device | str) -> Batch:
         """The same on another device."""
-        return TranslationBatch(
-            self.source.to(device),
-            self.source_layout.to(device),
-            self.target_in.to(device),
-            self.target_out.to(device),
-            self.target_layout.to(device),
-            self.index,
-        )
+        every = {f.name: getattr(self, f.name) for f in fields(self)}
+        moved: Any = {k: v.to(device) for k, v in every.items() if isinstance(v, Tensor | Layout)}
+        return replace(self, **moved)
 
 
-def pad(rows: Sequence[Ids], side: Literal["left", "right"] = "right") -> tuple[Tensor, Layout]:
+def pad(rows: Sequence[Ids], side: Side = "right", fill: int = PAD) -> tuple[Tensor, Layout]:
     """Ids ``[B, T]`` padded to the longest row, and their layout."""
     layout = Layout.padded([len(row) for row in rows], side)
     filled = [
-        [*row, *[PAD] * (layout.length - len(row))]
+        [*row, *[fill] * (layout.length - len(row))]
         if side == "right"
-        else [*[PAD] * (layout.length - len(row)), *row]
+        else [*[fill] * (layout.length - len(row)), *row]
         for row in rows
     ]
     return torch.tensor(filled, dtype=torch.int64).view(len(rows), layout.length), layout
 
 
 def translation_batch(
-    source: Sequence[Ids],
-    target: Sequence[Ids],
-    index: Sequence[int],
-    side: Literal["left", "right"] = "right",
-) -> TranslationBatch:
+    source: Sequence[Ids], target: Sequence[Ids], index: Sequence[int], side: Side = "right"
+) -> Batch:
     """Collate pairs; ids come without specials, which are added here, once."""
     source_ids, source_layout = pad([[*row, EOS] for row in source], side)
-    target_in, target_layout = pad([[BOS, *row] for row in target], side)
-    target_out, _ = pad([[*row, EOS] for row in target], side)
-    return TranslationBatch(source_ids, source_layout, target_in, target_out, target_layout, tuple(index))
+    ids, layout = pad([[BOS, *row] for row in target], side)
+    targets, _ = pad([[*row, EOS] for row in target], side, IGNORE)
+    return Batch(ids, layout, targets, tuple(index), source_ids, source_layout)
 
 
-class ParallelData:
-    """Encoded sentence pairs, and the order in which they are read.
+class Dataset(ABC):
+    """Examples, and the order in which they are read.
 
-    A batch holds pairs of like length and at most ``tokens`` padded tokens on its larger side. The batches of
-    an epoch, and their order, depend on ``seed`` and the epoch alone: a cursor is enough to go on exactly.
+    A batch holds examples of like length and at most ``tokens`` padded tokens on its larger side. The
+    batches of an epoch, and their order, depend on ``seed`` and the epoch alone: a cursor is enough to go on
+    exactly.
+
+    Attributes:
+        sizes: the slots that each example takes, on each side that is padded by itself (source, target; or
+            one side).
     """
 
-    def __init__(self, source: Sequence[Ids], target: Sequence[Ids], tokens: int, seed: int = 1) -> None:
-        assert len(source) == len(target)
-        self.source, self.target, self.tokens, self.seed = source, target, tokens, seed
-        # With the special each side carries.
-        self.lengths = [(len(s) + 1, len(t) + 1) for s, t in zip(source, target, strict=True)]
+    def __init__(self, sizes: Sequence[tuple[int, ...]], tokens: int, seed: int = 1) -> None:
+        self.sizes, self.tokens, self.seed = sizes, tokens, seed
 
     def __len__(self) -> int:
-        return len(self.source)
+        return len(self.sizes)
+
+    @abstractmethod
+    def batch(self, index: Sequence[int], epoch: int = 0) -> Batch:
+        """The batch of these examples; what is drawn for them depends on seed, epoch and example alone."""
 
     @property
     def longest(self) -> int:
-        """Ids of the longest side of any pair, specials not counted."""
-        return max(max(pair) for pair in self.lengths) - 1
+        """Slots of the longest side of any example."""
+        return max(max(size) for size in self.sizes)
+
+    def sizes_in(self, epoch: int) -> Sequence[tuple[int, ...]]:
+        """The sizes of an epoch's examples: ``sizes``, unless they are cut anew each epoch."""
+        return self.sizes
+
+    def rng(self, *key: int | str) -> random.Random:
+        """Random draws, the same for the same seed and key: an epoch, or an epoch and an example."""
+        return random.Random("/".join(map(str, (self.seed, *key))))
+
+    def draws(self, *key: int | str) -> np.random.Generator:
+        """Random draws of numpy, the same for the same seed and key."""
+        return np.random.default_rng(self.rng(*key).getrandbits(128))
 
     def plan(self, epoch: int) -> list[list[int]]:
-        """The batches of an epoch, as lists of pair numbers; every pair exactly once."""
-        rng = random.Random(f"{self.seed}/{epoch}")
+        """The batches of an epoch, as lists of example numbers; every example exactly once."""
+        rng = self.rng(epoch)
         # Ties in length are broken anew each epoch, so that neighbours and batch borders change while
         # padding does not grow.
-        key = [(t, s + rng.random()) for s, t in self.lengths]
+        key = [(*size[:0:-1], size[0] + rng.random()) for size in self.sizes]
         order = sorted(range(len(self)), key=key.__getitem__)
         batches: list[list[int]] = []
         batch: list[int] = []
         widest = 0
         for i in order:
-            width = max(widest, *self.lengths[i])
+            width = max(widest, *self.sizes[i])
             if batch and width * (len(batch) + 1) > self.tokens:
                 batches.append(batch)
-                batch, width = [], max(self.lengths[i])
+                batch, width = [], max(self.sizes[i])
             batch.append(i)
             widest = width
         if batch:
@@ -124,42 +167,52 @@ class ParallelData:
         return batches
 
     def padding(self, epoch: int = 0) -> float:
-        """The share of an epoch's positions, on both sides, that is padding."""
-        real = slots = 0
-        for batch in self.plan(epoch):
-            for side in (0, 1):
-                widths = [self.lengths[i][side] for i in batch]
-                real, slots = real + sum(widths), slots + max(widths) * len(widths)
-        return 1 - real / slots
+        """The share of an epoch's positions, on all sides, that is padding."""
+        sizes = self.sizes_in(epoch)
+        slots = sum(self.slots([sizes[i] for i in batch]) for batch in self.plan(epoch))
+        return 1 - sum(map(sum, sizes)) / slots
 
-    def batch(self, index: Sequence[int]) -> TranslationBatch:
-        """The batch of these pairs."""
-        return translation_batch([self.source[i] for i in index], [self.target[i] for i in index], index)
+    def slots(self, sizes: Sequence[tuple[int, ...]]) -> int:
+        """The positions, on all sides and with padding, of a batch of examples of these sizes."""
+        widest: list[int] = [max(side) for side in zip(*sizes, strict=True)]
+        return len(sizes) * sum(widest)
 
-    def read(self, cursor: Cursor) -> Iterator[tuple[TranslationBatch, Cursor]]:
+    def read(self, cursor: Cursor) -> Iterator[tuple[Batch, Cursor]]:
         """Batches from ``cursor`` on, without end, each with the cursor that follows it.
 
         Raises:
-            UserError: there is nothing at the cursor: no pairs, or it was made with other data.
+            UserError: there is nothing at the cursor: no examples, or it was made with other data.
         """
         while True:
             plan = self.plan(cursor.epoch)
             if cursor.index >= len(plan):
                 what = f"batch {cursor.index + 1} of an epoch of {len(plan)} cannot be read"
                 raise UserError(what, "data", "go on with the data and the data.tokens of before")
+            epoch = cursor.epoch
             for i in range(cursor.index, len(plan)):
-                last = i + 1 == len(plan)
-                cursor = Cursor(cursor.epoch + 1, 0) if last else Cursor(cursor.epoch, i + 1)
-                yield self.batch(plan[i]), cursor
+                cursor = Cursor(epoch + 1, 0) if i + 1 == len(plan) else Cursor(epoch, i + 1)
+                yield self.batch(plan[i], epoch), cursor
 
-    def once(self) -> Iterator[TranslationBatch]:
-        """Every pair once, in batches of like length: for evaluation."""
+    def once(self) -> Iterator[Batch]:
+        """Every example once, in batches of like length: for evaluation."""
         for index in self.plan(0):
             yield self.batch(index)
 
-    def largest(self) -> TranslationBatch:
+    def largest(self) -> Batch:
         """The batch with the most padded tokens: what memory must hold."""
-        plan = self.plan(0)
-        return self.batch(
-            max(plan, key=lambda b: len(b) * sum(max(self.lengths[i][k] for i in b) for k in (0, 1)))
+        return self.batch(max(self.plan(0), key=lambda batch: self.slots([self.sizes[i] for i in batch])))
+
+
+class ParallelData(Dataset):
+    """Encoded sentence pairs."""
+
+    def __init__(self, source: Sequence[Ids], target: Sequence[Ids], tokens: int, seed: int = 1) -> None:
+        # With the special each side carries.
+        super().__init__(
+            [(len(s) + 1, len(t) + 1) for s, t in zip(source, target, strict=True)], tokens, seed
         )
+        self.source, self.target = source, target
+
+    def batch(self, index: Sequence[int], epoch: int = 0) -> Batch:
+        """The batch of these pairs."""
+        return translation_batch([self.source[i] for i in index], [self.target[i] for i in index], index)

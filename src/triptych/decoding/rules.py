@@ -28,19 +28,19 @@ def ban(ids: Sequence[int]) -> Rule:
     return rule
 
 
-def at_least(length: int, eos: int) -> Rule:
-    """The end is not produced before ``length`` other tokens."""
+def at_least(length: int, *ends: int) -> Rule:
+    """No end is produced before ``length`` other tokens."""
 
     def rule(logits: Tensor, tokens: Tensor) -> Tensor:
         if tokens.shape[1] < length:
-            logits[:, eos] = NEVER
+            logits[:, list(ends)] = NEVER
         return logits
 
     return rule
 
 
-def no_repeat(n: int, eos: int) -> Rule:
-    """No n-gram twice (Paulus et al. 2018, section 2.5). The end is always allowed."""
+def no_repeat(n: int, *ends: int) -> Rule:
+    """No n-gram twice (Paulus et al. 2018, section 2.5). The ends are always allowed."""
 
     def rule(logits: Tensor, tokens: Tensor) -> Tensor:
         t = tokens.shape[1]
@@ -49,10 +49,25 @@ def no_repeat(n: int, eos: int) -> Rule:
         grams = tokens.unfold(1, n, 1)  # [R, t-n+1, n]
         tail = tokens[:, t - n + 1 :]  # the n-1 tokens that a next token would complete
         row, place = (grams[:, :, : n - 1] == tail[:, None]).all(-1).nonzero(as_tuple=True)
-        end = logits[:, eos].clone()
+        kept = logits[:, list(ends)]
         logits[row, grams[row, place, n - 1]] = NEVER
-        logits[:, eos] = end
+        logits[:, list(ends)] = kept
         return logits
+
+    return rule
+
+
+def repeat_less(penalty: float, *ends: int) -> Rule:
+    """What stands in ``tokens`` is less likely: its logit is divided by the penalty where positive, else
+    multiplied by it (Keskar et al. 2019, section 4.1). The ends are as likely as ever; -1 in ``tokens`` is
+    no token."""
+
+    def rule(logits: Tensor, tokens: Tensor) -> Tensor:
+        seen = logits.new_zeros(len(logits), logits.shape[1] + 1, dtype=torch.bool)
+        seen = seen.scatter_(1, tokens + 1, True)[:, 1:]  # the first column takes what is no token
+        seen[:, list(ends)] = False
+        less = torch.where(logits > 0, logits / penalty, logits * penalty)
+        return logits.copy_(torch.where(seen, less, logits))
 
     return rule
 
@@ -67,19 +82,28 @@ def way_out(eos: int) -> Rule:
     return rule
 
 
-def rules(settings: DecodingConfig, banned: Sequence[int], eos: int) -> Rule:
-    """All rules of these settings as one."""
+def rules(settings: DecodingConfig, banned: Sequence[int], *ends: int, prompt: int = 0) -> Rule:
+    """All rules of these settings as one.
+
+    Args:
+        ends: the ids that end; the first is the one that is said where nothing else is allowed.
+        prompt: the first so many columns of ``tokens`` are the prompt, -1 where there is none. It counts as
+            said for the repetition penalty alone.
+    """
     chosen = [ban(banned)]
     if settings.min_length:
-        chosen.append(at_least(settings.min_length, eos))
+        chosen.append(at_least(settings.min_length, *ends))
     if settings.no_repeat_ngram:
-        chosen.append(no_repeat(settings.no_repeat_ngram, eos))
+        chosen.append(no_repeat(settings.no_repeat_ngram, *ends))
     if settings.min_length and settings.no_repeat_ngram:  # only together can they forbid everything
-        chosen.append(way_out(eos))
+        chosen.append(way_out(ends[0]))
+    less = repeat_less(settings.repetition_penalty, *ends) if settings.repetition_penalty != 1 else None
 
     def rule(logits: Tensor, tokens: Tensor) -> Tensor:
+        if less is not None:
+            logits = less(logits, tokens)
         for one in chosen:
-            logits = one(logits, tokens)
+            logits = one(logits, tokens[:, prompt:])
         return logits
 
     return rule

@@ -42,11 +42,15 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Special:
-    """Ids the search must know: what begins, what ends, what is never said."""
+    """Ids the search must know: what begins, what ends, what is never said.
+
+    ``ends``: what ends beside eos, in greedy search and sampling.
+    """
 
     bos: int = 2
     eos: int = 3
     banned: tuple[int, ...] = (0, 2)
+    ends: tuple[int, ...] = ()
 
 
 def search(
@@ -64,11 +68,13 @@ def search(
         index: a number for each source that its random draws depend on (its place in the input).
     """
     special = special or Special()
-    limits = [min(max(limit, settings.min_length), MOST) for limit in limits]
-    rule = rules(settings, special.banned, special.eos)
     if settings.strategy == "beam":
-        return _Beam(steps, limits, settings, special, rule).run()
-    return _chain(steps, limits, settings, special, rule, index or range(len(limits)))
+        limits = [_limit(limit, settings) for limit in limits]
+        return _Beam(steps, limits, settings, special, rules(settings, special.banned, special.eos)).run()
+    chain = Chain(steps, limits, settings, special, index)
+    while chain.going:
+        chain.step()
+    return [sorted(group, key=lambda h: -h.score) for group in chain.found()]
 
 
 def rows(settings: DecodingConfig) -> int:
@@ -76,66 +82,113 @@ def rows(settings: DecodingConfig) -> int:
     return {"beam": settings.beam, "sample": settings.n_best, "greedy": 1}[settings.strategy]
 
 
-def _chain(
-    steps: Steps,
-    limits: Sequence[int],
-    settings: DecodingConfig,
-    special: Special,
-    rule: Rule,
-    index: Sequence[int],
-) -> list[list[Hypothesis]]:
-    """Greedy search and sampling: each row says one token after another until it ends."""
-    each = rows(settings)
-    N, device = len(limits), steps.device
-    limit = torch.tensor(limits, device=device).repeat_interleave(each)
-    draws = _Draws(settings.seed, index, each, device) if settings.strategy == "sample" else None
-    said: list[list[int]] = [[] for _ in range(N * each)]
-    logprob = [0.0] * (N * each)
-    reason: list[Reason] = ["eos"] * (N * each)
-    ended = torch.zeros(N * each, dtype=torch.bool, device=device)
-    alive = torch.arange(N * each, device=device)  # which row each row still in the steps is
-    tokens = torch.empty(N * each, 0, dtype=torch.int64, device=device)
-    last = torch.full((N * each,), special.bos, device=device)
-    for t in range(max(limits) + 1):
-        logits = rule(steps.step(last), tokens)
-        last = (
-            logits.argmax(-1) if draws is None else _draw(keep_likely(logits, settings), draws.at(t, alive))
-        )
+def _limit(limit: int, settings: DecodingConfig) -> int:
+    return min(max(limit, settings.min_length), MOST)
+
+
+class Chain:
+    """Greedy search and sampling, a step at a time: each row says one token after another until it ends.
+
+    Rows are numbered from 0, ``rows(settings)`` of them a source, and keep their numbers.
+    """
+
+    def __init__(
+        self,
+        steps: Steps,
+        limits: Sequence[int],
+        settings: DecodingConfig,
+        special: Special,
+        index: Sequence[int] | None = None,
+        prompts: Sequence[Sequence[int]] = (),
+    ) -> None:
+        """
+        Args:
+            prompts: of each source, the tokens that the repetition penalty counts as said before.
+        """
+        self.steps, self.settings, self.special = steps, settings, special
+        self.N, self.each, device = len(limits), rows(settings), steps.device
+        R = self.N * self.each
+        before = _before(prompts, self.N, device).repeat_interleave(self.each, 0)
+        self.rule = rules(settings, special.banned, special.eos, *special.ends, prompt=before.shape[1])
+        self.limit = torch.tensor([_limit(n, settings) for n in limits], device=device)
+        self.limit = self.limit.repeat_interleave(self.each)
+        sampling, numbers = settings.strategy == "sample", index or range(self.N)
+        self.draws = _Draws(settings.seed, numbers, self.each, device) if sampling else None
+        self.ends = torch.tensor([special.eos, *special.ends], device=device)
+        self.said: list[list[int]] = [[] for _ in range(R)]
+        self.logprob = [0.0] * R
+        self.reason: list[Reason] = ["eos"] * R
+        self.ended = torch.zeros(R, dtype=torch.bool, device=device)
+        self.alive = torch.arange(R, device=device)  # which row each row still in the steps is
+        self.tokens, self.t = before, 0
+        self.last = torch.full((R,), special.bos, device=device)
+
+    @property
+    def going(self) -> bool:
+        """Some row has not ended."""
+        return not bool(self.ended.all())
+
+    def step(self) -> list[tuple[int, int]]:
+        """Let each row that has not ended say a token: (row, token) pairs, ends included."""
+        self._leave()
+        logits = self.rule(self.steps.step(self.last), self.tokens)
+        last = self._choose(logits)
         # At the limit only the end may follow; a finished row beside unfinished ones repeats it.
-        cut = (limit[alive] <= t) & (last != special.eos)
-        last = last.masked_fill(cut | ended[alive], special.eos)
+        over = self.ended[self.alive]
+        cut = (self.limit[self.alive] <= self.t) & ~torch.isin(last, self.ends)
+        last = last.masked_fill(cut | over, self.special.eos)
         # The model's own, not what sampling made of it: there a forced end may have no share at all.
         logp = logits.log_softmax(-1).gather(1, last[:, None])[:, 0]
-        over = ended.tolist()
-        for row, token, p, forced in zip(
-            alive.tolist(), last.tolist(), logp.tolist(), cut.tolist(), strict=True
-        ):
-            if over[row]:
+        out = []
+        columns = (self.alive, last, logp, cut, over)
+        for row, token, p, forced, silent in zip(*(x.tolist() for x in columns), strict=True):
+            if silent:
                 continue
-            logprob[row] += p
+            self.logprob[row] += p
             if forced:
-                reason[row] = "length"
-            if token != special.eos:
-                said[row].append(token)
-        tokens = torch.cat((tokens, last[:, None]), 1)
-        ended[alive] |= last == special.eos
-        # Whole sources leave, so that the rows of a source stay together.
-        busy = ~ended.view(N, each).all(1)
-        stay = busy[alive // each]
-        if not bool(stay.any()):
-            break
-        if not bool(stay.all()):
-            here = torch.unique(alive // each)
-            steps.select(stay.nonzero()[:, 0], busy[here].nonzero()[:, 0])
-            alive, tokens, last = alive[stay], tokens[stay], last[stay]
-    out = []
-    for n in range(N):
-        group = []
-        for r in range(n * each, (n + 1) * each):
-            score = logprob[r] / length_penalty(settings.penalty, settings.alpha, len(said[r]) + 1)
-            group.append(Hypothesis(tuple(said[r]), logprob[r], score, reason[r]))
-        out.append(sorted(group, key=lambda h: -h.score))
-    return out
+                self.reason[row] = "length"
+            if token not in (self.special.eos, *self.special.ends):
+                self.said[row].append(token)
+            out.append((row, token))
+        self.last, self.t = last, self.t + 1
+        self.tokens = torch.cat((self.tokens, last[:, None]), 1)
+        self.ended[self.alive] |= torch.isin(last, self.ends)
+        return out
+
+    def end(self, row: int) -> None:
+        """Let a row say no more, for a reason that only the caller knows."""
+        self.ended[row] = True
+
+    def found(self) -> list[list[Hypothesis]]:
+        """What each source's rows have said, in the order of rows."""
+        out = []
+        for row, ids in enumerate(self.said):
+            penalty = length_penalty(self.settings.penalty, self.settings.alpha, len(ids) + 1)
+            logprob = self.logprob[row]
+            out.append(Hypothesis(tuple(ids), logprob, logprob / penalty, self.reason[row]))
+        return [out[n : n + self.each] for n in range(0, len(out), self.each)]
+
+    def _choose(self, logits_RV: Tensor) -> Tensor:
+        if self.draws is None:
+            return logits_RV.argmax(-1)
+        return _draw(keep_likely(logits_RV, self.settings), self.draws.at(self.t, self.alive))
+
+    def _leave(self) -> None:
+        """Whole sources leave, so that the rows of a source stay together."""
+        busy = ~self.ended.view(self.N, self.each).all(1)
+        stay = busy[self.alive // self.each]
+        if bool(stay.all()):
+            return
+        here = torch.unique(self.alive // self.each)
+        self.steps.select(stay.nonzero()[:, 0], busy[here].nonzero()[:, 0])
+        self.alive, self.tokens, self.last = self.alive[stay], self.tokens[stay], self.last[stay]
+
+
+def _before(prompts: Sequence[Sequence[int]], count: int, device: torch.device) -> Tensor:
+    """Prompts ``[N, P]`` as rules take them: -1 is no token."""
+    width = max(map(len, prompts), default=0)
+    filled = [[*[-1] * (width - len(ids)), *ids] for ids in prompts]
+    return torch.tensor(filled, dtype=torch.int64, device=device).view(count, width)
 
 
 class _Draws:

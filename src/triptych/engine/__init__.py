@@ -1,6 +1,7 @@
 """Running a trained model: the bundle on disk, and the translator over it."""
 
 from triptych.engine.bundle import Bundle, load, load_weights, read_json, save_weights
+from triptych.engine.precision import autocast
 from triptych.engine.translator import Alternative, Translation, Translator
 
 __all__ = [
@@ -8,6 +9,7 @@ __all__ = [
     "Bundle",
     "Translation",
     "Translator",
+    "autocast",
     "load",
     "load_weights",
     "read_json",

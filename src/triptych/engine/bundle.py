@@ -38,6 +38,7 @@ class Bundle:
     config: RunConfig
     tokenizer: Tokenizer
     model: Model
+    folder: Path | None = None
 
     @cached_property
     def translator(self) -> Translator:
@@ -62,7 +63,7 @@ class Bundle:
         """Logits ``[T + 1, V]`` for each next target token, teacher-forced. Ids come without specials."""
         assert isinstance(self.model, EncoderDecoder)
         batch = translation_batch([source_ids], [target_ids], [0])
-        logits = self.model(batch.source, batch.source_layout, batch.target_in, batch.target_layout)
+        logits = self.model(*batch.given, batch.ids, batch.layout)
         return logits[0]  # type: ignore[no-any-return]
 
     def save(self, folder: Path) -> None:
@@ -128,7 +129,7 @@ def load(run: str | Path) -> Bundle:
     if belongs and belongs != tokenizer.fingerprint:
         raise UserError("the tokenizer is not the one the model was trained with", str(folder / TOKENIZER))
     model.eval()
-    return Bundle(config, tokenizer, model)
+    return Bundle(config, tokenizer, model, folder)
 
 
 def read_json(path: Path) -> dict[str, Any]:

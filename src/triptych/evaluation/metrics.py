@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from triptych.errors import UserError
+from triptych.evaluation.bootstrap import Measure, heading, measure, resampled, rough
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
@@ -31,26 +32,6 @@ _TOKENIZERS = (
 )
 # Written without spaces between words, and no tokenizer for them in sacreBLEU that needs no download.
 _UNSPACED = ("th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bo", "bod", "dz", "dzo")
-FEW = 100  # fewer lines than this: a bootstrap interval is a rough guide
-
-
-@dataclass(frozen=True)
-class Measure:
-    """One score of a whole test set, from 0 to 100.
-
-    Attributes:
-        name: ``BLEU``, ``chrF++`` or ``exact match, %``.
-        score: of all lines together.
-        low: lower end of the 95 % bootstrap interval; None without resamples.
-        high: its upper end.
-        signature: sacreBLEU's, with all that is needed to compute the score again; empty for exact match.
-    """
-
-    name: str
-    score: float
-    low: float | None = None
-    high: float | None = None
-    signature: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,12 +61,7 @@ class Scores:
     def table(self) -> str:
         """For a terminal: the scores with their intervals, then signatures and notes."""
         measures = (self.bleu, self.chrf, self.exact)
-        interval = any(m.low is not None for m in measures)
-        lines = [f"{'':<14}  score" + ("   95 % interval" if interval else "")]
-        for m in measures:
-            span = "" if m.low is None else f"   {m.low:5.2f} … {m.high:5.2f}"
-            lines.append(f"{m.name:<14} {m.score:6.2f}{span}")
-        lines.append(self._counted())
+        lines = [heading(measures), *map(str, measures), self._counted()]
         lines += [f"{m.name}: {m.signature}" for m in measures if m.signature]
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
@@ -132,9 +108,8 @@ def score(
     words = _statistics(metric, hypotheses, references)
     matches = _statistics(chrf, hypotheses, references)
     equal = np.array([[h.strip() == r.strip()] for h, r in zip(hypotheses, references, strict=True)], float)
-    sums = [np.zeros((0, s.shape[1])) for s in (words, matches, equal)]
+    sums = resampled([words, matches, equal], resamples, seed)
     if resamples:
-        sums = _resampled([words, matches, equal], resamples, seed)
         for used in (metric, chrf):  # the signature says how the interval came about
             used.n_bootstrap, used.seed = resamples, str(seed)
     lines = len(hypotheses)
@@ -148,12 +123,12 @@ def score(
         "reference_tokens": int(total[1]),
     }
     return Scores(
-        bleu=_measure("BLEU", _scorer(metric), total, sums[0], metric.get_signature().format()),
-        chrf=_measure("chrF++", _scorer(chrf), matches.sum(0), sums[1], chrf.get_signature().format()),
-        exact=_measure("exact match, %", lambda s: 100 * s[0] / lines, equal.sum(0), sums[2], ""),
+        bleu=measure("BLEU", _scorer(metric), total, sums[0], metric.get_signature().format()),
+        chrf=measure("chrF++", _scorer(chrf), matches.sum(0), sums[1], chrf.get_signature().format()),
+        exact=measure("exact match, %", lambda s: 100 * s[0] / lines, equal.sum(0), sums[2]),
         counts=counts,
         language=language,
-        notes=(*notes, *_doubts(hypotheses, lines if resamples else FEW)),
+        notes=(*notes, *_doubts(hypotheses), *rough(lines, "lines", resamples)),
     )
 
 
@@ -200,7 +175,7 @@ def _bleu(language: str) -> tuple[BLEU, list[str]]:
     return metric, []
 
 
-def _doubts(hypotheses: Sequence[str], lines: int) -> Iterator[str]:
+def _doubts(hypotheses: Sequence[str]) -> Iterator[str]:
     """What is suspicious about the lines."""
     spaced = sum(h.endswith((" .", " 。")) for h in hypotheses)
     if 2 * spaced > len(hypotheses):
@@ -208,8 +183,6 @@ def _doubts(hypotheses: Sequence[str], lines: int) -> Iterator[str]:
             f"{spaced:,} of {len(hypotheses):,} hypotheses end in a space and a full stop, "
             "as tokenised text does: score raw text only"
         )
-    if lines < FEW:
-        yield f"with fewer than {FEW} lines the intervals are a rough guide"
 
 
 def _statistics(
@@ -223,38 +196,3 @@ def _statistics(
 def _scorer(metric: Metric) -> Callable[[npt.NDArray[np.float64]], float]:
     """From summed statistics ``[K]`` to the score."""
     return lambda sums: float(metric._compute_score_from_stats(sums.tolist()).score)
-
-
-def _resampled(
-    tables: Sequence[npt.NDArray[np.float64]], resamples: int, seed: int
-) -> list[npt.NDArray[np.float64]]:
-    """Sums over ``resamples`` draws of N lines with replacement: ``[N, K]`` → ``[R, K]`` for each table.
-
-    All tables see the same draws. How often each line was drawn times its counts, one draw at a time:
-    memory stays at N, not R × N.
-    """
-    rng = np.random.default_rng(seed)
-    joined = np.concatenate(tables, axis=1)
-    n = len(joined)
-    sums = np.stack(
-        [np.bincount(rng.integers(0, n, n), minlength=n) @ joined for _ in range(resamples)]
-    )  # counts are whole numbers below 2^53: the sums are exact in any order
-    return np.split(sums, np.cumsum([t.shape[1] for t in tables])[:-1], axis=1)
-
-
-def _measure(
-    name: str,
-    scorer: Callable[[npt.NDArray[np.float64]], float],
-    total: npt.NDArray[np.float64],
-    resampled: npt.NDArray[np.float64],
-    signature: str,
-) -> Measure:
-    """The score of ``total [K]``, with the interval that holds 95 % of the scores of ``resampled [R, K]``."""
-    point = float(scorer(total))
-    if not len(resampled):
-        return Measure(name, point, signature=signature)
-    found = sorted(float(scorer(row)) for row in resampled)
-    cut = len(found) // 40  # as many on each side as sacreBLEU leaves out
-    # With a handful of lines smoothing moves BLEU's resamples to one side: hold the point even then.
-    low, high = min(found[cut], point), max(found[-1 - cut], point)
-    return Measure(name, point, low, high, signature)

@@ -12,11 +12,12 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, get_args
+from typing import Any
 
 from triptych.config import ModelConfig, Part, choices
 from triptych.config.load import put
 from triptych.config.rules import MEANING, RULES
+from triptych.config.settings import inner_axis, type_name
 from triptych.errors import UserError
 
 # The layer whose cost is shown: that of the base model of Vaswani et al. 2017, table 3.
@@ -171,34 +172,12 @@ def settings(choice: type[Part]) -> Iterator[Setting]:
             yield Setting(info.alias or name, kind, default, needed, info.description or "")
 
 
-def inner_axis(annotation: Any) -> type[Part] | None:
-    """The axis that a setting chooses from, if it is one."""
-    if isinstance(annotation, type):
-        return annotation if issubclass(annotation, Part) else None
-    return next((axis for inner in get_args(annotation) if (axis := inner_axis(inner))), None)
-
-
 def _data(value: Any) -> Any:
     """A default as plain data; of a part with nothing but its kind, the kind."""
     if isinstance(value, Part):
         changed = value.dump()
         return changed["kind"] if len(changed) == 1 else changed
     return [_data(one) for one in value] if isinstance(value, tuple) else value
-
-
-def type_name(schema: dict[str, Any], root: dict[str, Any]) -> str:
-    """A JSON Schema in a few words."""
-    if "$ref" in schema:
-        schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
-    if "anyOf" in schema:
-        return " or ".join(type_name(one, root) for one in schema["anyOf"])
-    if "enum" in schema or "const" in schema:
-        return " | ".join(map(str, schema.get("enum") or [schema["const"]]))
-    if schema.get("type") == "array":
-        return f"list of {type_name(schema.get('items', {}), root)}"
-    signs = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
-    bounds = [f"{sign} {schema[key]:g}" for key, sign in signs.items() if key in schema]
-    return " ".join([str(schema.get("type", "any")), " and ".join(bounds)]).strip()
 
 
 def refused(*classes: type) -> list[Refused]:

@@ -21,6 +21,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from triptych.evaluation import Sample
 from triptych.insight.curves import Point, Series, line_chart, moving
 from triptych.insight.facts import facts, pick
 from triptych.insight.markup import escape, number, span_of_time
@@ -29,15 +30,6 @@ from triptych.insight.pictures import Heatmap, heatmap_svg
 __all__ = ["Heatmap", "Sample", "write_report"]
 
 Record = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One sentence as raw text: what was given, what was wanted, what was said."""
-
-    source: str
-    reference: str
-    hypothesis: str
 
 
 def write_report(

@@ -1,4 +1,4 @@
-"""From ids to vectors, and from hidden states to logits.
+"""From ids to vectors, and back to the width of these.
 
 V vocabulary, C model width, E width of a row of the table (C unless factorised).
 """
@@ -13,20 +13,14 @@ from triptych.config import ModelConfig, Part, parts
 from triptych.model.registry import Cost, carries_out, linear_cost
 
 
-class Output(nn.Linear):
-    """Hidden states to logits: ``weight · reduce(h)``, where ``reduce`` goes from C to E."""
-
-    def __init__(self, width: int, vocab: int, reduce: nn.Module | None = None) -> None:
-        super().__init__(width, vocab, bias=False)
-        self.reduce = reduce if reduce is not None else nn.Identity()
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """``[…, C]`` → ``[…, V]``."""
-        return super().forward(self.reduce(hidden))
-
-
 class Embedding(nn.Module):
-    """An embedding, and the output map that goes with it."""
+    """An embedding, and the way back that an output map on its weights needs.
+
+    Attributes:
+        weight: ``[V, E]``, a row for each id.
+    """
+
+    weight: nn.Parameter
 
     def __init__(self, settings: Part, model: ModelConfig) -> None:
         super().__init__()
@@ -45,20 +39,22 @@ class Embedding(nn.Module):
         """``[…]`` ids → ``[…, C]``."""
         raise NotImplementedError
 
-    def output(self, tied: bool) -> Output:
-        """The output map: on this embedding's weights, or on its own."""
+    def back(self, tied: bool) -> nn.Module:
+        """From hidden states to what rows are multiplied with, ``[…, C]`` → ``[…, E]``: the embedding's own
+        way back, or one that is not tied to it."""
         raise NotImplementedError
 
 
 @carries_out(parts.TableEmbedding)
 class Table(Embedding):
     """A row of C values for each id. Its scale makes √C · embedding of unit variance (Vaswani et al. 2017,
-    section 3.4)."""
+    section 3.4), or the embedding itself where the output divides by √C."""
 
     def __init__(self, settings: parts.TableEmbedding, model: ModelConfig) -> None:
         super().__init__(settings, model)
         self.weight = nn.Parameter(torch.empty(model.vocab, model.dim))
-        nn.init.normal_(self.weight, std=model.dim**-0.5 if model.scale_embedding else 0.02)
+        plain = 1.0 if getattr(model.output, "scale", False) and model.tie != "none" else 0.02
+        nn.init.normal_(self.weight, std=model.dim**-0.5 if model.scale_embedding else plain)
 
     @classmethod
     def cost(cls, settings: Part, model: ModelConfig, tokens: int) -> Cost:
@@ -73,14 +69,8 @@ class Table(Embedding):
     def forward(self, ids: Tensor) -> Tensor:
         return F.embedding(ids, self.weight)
 
-    def output(self, tied: bool) -> Output:
-        vocab, width = self.weight.shape
-        out = Output(width, vocab)
-        if tied:
-            out.weight = self.weight
-        else:
-            nn.init.normal_(out.weight, std=width**-0.5)
-        return out
+    def back(self, tied: bool) -> nn.Module:
+        return nn.Identity()
 
 
 class Back(nn.Module):
@@ -126,13 +116,9 @@ class Factorised(Embedding):
         y: Tensor = self.expand(F.embedding(ids, self.weight))
         return y
 
-    def output(self, tied: bool) -> Output:
-        (vocab, E), C = self.weight.shape, self.expand.out_features
-        reduce = Back(self.expand) if tied else nn.Linear(C, E, bias=False)
-        out = Output(E, vocab, reduce)
+    def back(self, tied: bool) -> nn.Module:
         if tied:
-            out.weight = self.weight
-        else:
-            nn.init.normal_(out.weight, std=E**-0.5)
-            nn.init.normal_(reduce.weight, std=C**-0.5)
-        return out
+            return Back(self.expand)
+        reduce = nn.Linear(self.expand.out_features, self.expand.in_features, bias=False)
+        nn.init.normal_(reduce.weight, std=self.expand.out_features**-0.5)
+        return reduce

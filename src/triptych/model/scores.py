@@ -95,7 +95,9 @@ class Additive(Score):
         return Cost(2 * dim * dim + model.heads.count * dim, 2 * pairs * model.heads.count * dim)
 
     def compare(self, q_BHTD: Tensor, k_BHSD: Tensor) -> Tensor:
-        joined = self.query(q_BHTD)[:, :, :, None] + self.key(k_BHSD)[:, :, None]
-        v_HD1 = self.v.to(joined.dtype)[:, None, :, None]
+        # Queries and keys may come in a wider type than the model's: scores are computed in fp32 at least.
+        W, U, v_HD = (x.to(q_BHTD.dtype) for x in (self.query.weight, self.key.weight, self.v))
+        joined = F.linear(q_BHTD, W)[:, :, :, None] + F.linear(k_BHSD, U)[:, :, None]
+        v_HD1 = v_HD[:, None, :, None]
         scores: Tensor = (joined.tanh() @ v_HD1).squeeze(-1)
         return scores

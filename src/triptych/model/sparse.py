@@ -127,7 +127,8 @@ class Random(Visible):
     seed: int
 
     def __call__(self, query: Layout, key: Layout) -> Tensor:
-        q, k = query.position // self.size, key.position // self.size
+        # Whatever stands in padding: a table for it could be of any size.
+        q, k = (x.position.masked_fill(~x.real, 0) // self.size for x in (query, key))
         # A power of two of blocks: few tables are made while a sequence grows.
         blocks = 1 << int(torch.maximum(q.max(), k.max())).bit_length()
         drawn = torch.as_tensor(_drawn(self.seed, self.count, blocks), device=q.device)

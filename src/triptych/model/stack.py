@@ -81,6 +81,7 @@ class Stack(nn.Module):
         places = [Place.of(model, causal, i) for i in range(model.depth("decoder" if causal else "encoder"))]
         self.look(model, causal)
         self.position: Position = part_of(model.position)(model.position, model, places[0])
+        self.embedding_norm = build_norm(model) if model.embedding_norm else nn.Identity()
         self.blocks = nn.ModuleList(Block(model, place) for place in places)
         self.norm = build_norm(model) if ends_with_norm(model) else nn.Identity()
         for module in self.modules():
@@ -133,8 +134,7 @@ def stack_costs(model: ModelConfig, causal: bool, shape: Shape) -> dict[str, Cos
     for i, (mixer, seen) in enumerate(zip(model.mixers(_side(place)), sights(model, causal), strict=True)):
         for name, cost in block_costs(model, Place.of(model, causal, i), mixer, seen, shape).items():
             total[name] = total.get(name, Cost()) + cost
-    if ends_with_norm(model):
-        total["norms"] += norm_cost(model)
+    total["norms"] += norm_cost(model) * (ends_with_norm(model) + model.embedding_norm)
     at = part_of(model.position).cost(model.position, model, place)
     return {**total, "positions": Cost(at.parameters)}
 

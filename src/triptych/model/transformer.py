@@ -2,9 +2,10 @@
 
     EncoderDecoder   source ids ─ embed ─ Stack(all visible) ─┐
                      target ids ─ embed ─ Stack(causal) ──────┴─ cross ─ output → logits_BTV
-    DecoderOnly      ids ─ embed ─ Stack(causal) ─ output → logits_BTV
-    EncoderOnly      ids ─ embed ─ Stack(all visible) ─ output → logits_BTV
+    DecoderOnly      ids ─ embed ─ Stack(causal) ─ output →
+    EncoderOnly      ids ─ embed ─ Stack(all visible) ─ output →
 
+Outputs are those of output.py: of each token, logits_BTV of words or tags; or of each row, classes or a vector.
 B rows, T tokens, S source tokens, C model width, V vocabulary.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +24,8 @@ from triptych.errors import UserError
 from triptych.layout import Layout
 from triptych.model import mixers as mixers  # registers them
 from triptych.model.dropout import Dropout
-from triptych.model.embedding import Embedding, Output
+from triptych.model import output as output  # registers them
+from triptych.model.embedding import Embedding
 from triptych.model.registry import Cost, Shape, part_of
 from triptych.model.stack import Block, Stack, kept_values, stack_costs
 from triptych.model.state import State
@@ -49,15 +52,19 @@ class Transformer(nn.Module):
         self.config = model
         self.dropout = Dropout(model.dropout)
         self.scale = math.sqrt(model.dim) if model.scale_embedding else 1.0
+        self.types = nn.Embedding(model.types, model.dim) if model.types else None
+        if self.types is not None:
+            nn.init.normal_(self.types.weight, std=0.02)
 
     def table(self) -> Embedding:
         """A fresh embedding."""
         table: Embedding = part_of(self.config.embedding)(self.config.embedding, self.config)
         return table
 
-    def output_map(self, embedding: Embedding) -> Output:
-        """The map to the vocabulary; its weights are the embedding's when tied (Press and Wolf 2017)."""
-        return embedding.output(tied=self.config.tie != "none")
+    def output_of(self, embedding: Embedding) -> nn.Module:
+        """What ``model.output`` names; scores of words may have the embedding's weights."""
+        output: nn.Module = part_of(self.config.output)(self.config.output, self.config, embedding)
+        return output
 
     def embed(self, embedding: Embedding, ids_BT: Tensor) -> Tensor:
         """``[B, T]`` ids to ``[B, T, C]``, times √C (Vaswani et al. 2017, section 3.4)."""
@@ -65,12 +72,20 @@ class Transformer(nn.Module):
         return x * self.scale
 
     def run(
-        self, stack: Stack, embedding: Embedding, ids: Tensor, layout: Layout, **kwargs: object
+        self,
+        stack: Stack,
+        embedding: Embedding,
+        ids: Tensor,
+        layout: Layout,
+        types: Tensor | None = None,
+        **kwargs: object,
     ) -> Tensor:
-        """Embed and run a stack. Positions join before dropout (section 5.4)."""
-        x = self.embed(embedding, ids)
-        x = stack.position.embed(x, layout)
-        y: Tensor = stack(self.dropout(x), layout, **kwargs)
+        """Embed and run a stack. Positions join before dropout (section 5.4), and so do types ``[B, T]``, which
+        are 0 unless given (Devlin et al. 2019, figure 2)."""
+        x = stack.position.embed(self.embed(embedding, ids), layout)
+        if self.types is not None:
+            x = x + self.types(torch.zeros_like(ids) if types is None else types)
+        y: Tensor = stack(self.dropout(stack.embedding_norm(x)), layout, **kwargs)
         return y
 
 
@@ -83,7 +98,7 @@ class EncoderDecoder(Transformer):
         self.target_embedding = self.source_embedding if model.tie == "all" else self.table()
         self.encoder = Stack(model, causal=False)
         self.decoder = Stack(model, causal=True)
-        self.output = self.output_map(self.target_embedding)
+        self.output: Any = self.output_of(self.target_embedding)
 
     def encode(self, ids_BS: Tensor, layout: Layout, aux: Aux = None) -> Memory:
         """Source ids to hidden states."""
@@ -124,20 +139,27 @@ class DecoderOnly(Transformer):
         super().__init__(model)
         self.embedding = self.table()
         self.decoder = Stack(model, causal=True)
-        self.output = self.output_map(self.embedding)
+        self.output: Any = self.output_of(self.embedding)
 
     def start(self, back: int = 0) -> State:
         """An empty state, which will be truncated by ``back`` tokens at most."""
         return self.decoder.start(back=back)
 
-    def decode(self, ids_BT: Tensor, layout: Layout, state: State | None = None, aux: Aux = None) -> Tensor:
+    def decode(
+        self,
+        ids_BT: Tensor,
+        layout: Layout,
+        state: State | None = None,
+        types: Tensor | None = None,
+        aux: Aux = None,
+    ) -> Tensor:
         """Ids to hidden states ``[B, T, C]``."""
-        return self.run(self.decoder, self.embedding, ids_BT, layout, state=state, aux=aux)
+        return self.run(self.decoder, self.embedding, ids_BT, layout, types, state=state, aux=aux)
 
-    def forward(self, ids_BT: Tensor, layout: Layout) -> Tensor:
-        """Logits ``[B, T, V]`` for the token after each token."""
-        logits: Tensor = self.output(self.decode(ids_BT, layout))
-        return logits
+    def forward(self, ids_BT: Tensor, layout: Layout, types: Tensor | None = None) -> Tensor:
+        """Logits ``[B, T, V]`` for the token after each token, or what else ``model.output`` says."""
+        said: Tensor = self.output(self.decode(ids_BT, layout, types=types), layout)
+        return said
 
 
 class EncoderOnly(Transformer):
@@ -147,16 +169,16 @@ class EncoderOnly(Transformer):
         super().__init__(model)
         self.embedding = self.table()
         self.encoder = Stack(model, causal=False)
-        self.output = self.output_map(self.embedding)
+        self.output: Any = self.output_of(self.embedding)
 
-    def encode(self, ids_BT: Tensor, layout: Layout, aux: Aux = None) -> Tensor:
+    def encode(self, ids_BT: Tensor, layout: Layout, types: Tensor | None = None, aux: Aux = None) -> Tensor:
         """Ids to hidden states ``[B, T, C]``."""
-        return self.run(self.encoder, self.embedding, ids_BT, layout, aux=aux)
+        return self.run(self.encoder, self.embedding, ids_BT, layout, types, aux=aux)
 
-    def forward(self, ids_BT: Tensor, layout: Layout) -> Tensor:
-        """Logits ``[B, T, V]`` for each token's own place."""
-        logits: Tensor = self.output(self.encode(ids_BT, layout))
-        return logits
+    def forward(self, ids_BT: Tensor, layout: Layout, types: Tensor | None = None) -> Tensor:
+        """Logits ``[B, T, V]`` for each token's own place, or what else ``model.output`` says."""
+        said: Tensor = self.output(self.encode(ids_BT, layout, types), layout)
+        return said
 
 
 Model = EncoderDecoder | DecoderOnly | EncoderOnly
@@ -199,8 +221,8 @@ def costs(model: ModelConfig, batch: int = 1, length: int = 1, source: int = 1) 
     for side in model.stacks:
         for name, one in stack_costs(model, side == "decoder", shapes[side]).items():
             out[f"{side} {name}"] = one
-    output: Cost = embedding.output_cost(model.embedding, model, batch * length)
-    return {**out, "output": output if model.tie == "none" else replace(output, parameters=0)}
+    out["embedding"] += Cost(model.types * model.dim)
+    return {**out, "output": part_of(model.output).cost(model.output, model, batch, length)}
 
 
 def cache_bytes(

@@ -55,25 +55,32 @@ class Loss:
 class _Smoothed(torch.autograd.Function):
     """Σ over tokens of cross-entropy with the smoothed target distribution (1 - ε)·onehot + ε/V.
 
-    With p = softmax(h·Wᵀ), the gradient of the logits is p - target. It is computed in the forward pass,
-    chunk by chunk, and turned at once into the gradients of h and W.
+    With p = softmax(h·Wᵀ + b), the gradient of the logits is p - target. It is computed in the forward pass,
+    chunk by chunk, and turned at once into the gradients of h, W and b.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, hidden_NC: Tensor, weight_VC: Tensor, target_N: Tensor, smoothing: float
+        ctx: Any,
+        hidden_NC: Tensor,
+        weight_VC: Tensor,
+        bias_V: Tensor | None,
+        target_N: Tensor,
+        smoothing: float,
     ) -> tuple[Tensor, Tensor]:
         (N, C), V = hidden_NC.shape, weight_VC.shape[0]
         rows = max(16, CHUNK // V)
-        learn = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
+        learn = any(ctx.needs_input_grad)
         dh = torch.empty_like(hidden_NC) if learn else None
         dw = torch.zeros(V, C, dtype=torch.float32, device=hidden_NC.device) if learn else None
+        db = torch.zeros(V, dtype=torch.float32, device=hidden_NC.device) if bias_V is not None else None
         total = torch.zeros((), dtype=torch.float64, device=hidden_NC.device)
         nll = torch.zeros_like(total)
         with torch.autocast(hidden_NC.device.type, enabled=False):
             for start in range(0, N, rows):
                 h, target = hidden_NC[start : start + rows], target_N[start : start + rows, None]
-                logp = torch.log_softmax((h @ weight_VC.t()).float(), -1)
+                logits = (h @ weight_VC.t()).float()
+                logp = torch.log_softmax(logits if bias_V is None else logits.add_(bias_V), -1)
                 chunk_nll = -logp.gather(1, target).sum(dtype=torch.float64)
                 nll += chunk_nll
                 total += (1 - smoothing) * chunk_nll
@@ -88,20 +95,29 @@ class _Smoothed(torch.autograd.Function):
                 low = grad.to(h.dtype)
                 torch.mm(low, weight_VC, out=dh[start : start + rows])
                 dw += low.t() @ h
+                if db is not None:
+                    db += grad.sum(0)
         if learn:
-            ctx.save_for_backward(dh, dw)
-            ctx.dtype = weight_VC.dtype
+            ctx.save_for_backward(dh, dw, db)
+            ctx.dtype, ctx.bias = weight_VC.dtype, None if bias_V is None else bias_V.dtype
         ctx.mark_non_differentiable(nll)
         return total.float(), nll
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        dh, dw = ctx.saved_tensors
-        return dh * grads[0].to(dh.dtype), (dw * grads[0]).to(ctx.dtype), None, None
+        dh, dw, db = ctx.saved_tensors
+        own = None if db is None else (db * grads[0]).to(ctx.bias)
+        return dh * grads[0].to(dh.dtype), (dw * grads[0]).to(ctx.dtype), own, None, None
 
 
-def cross_entropy(hidden_NC: Tensor, weight_VC: Tensor, target_N: Tensor, smoothing: float = 0.0) -> Loss:
-    """Cross-entropy of ``softmax(hidden · weightᵀ)`` with smoothed targets, in nats, summed over tokens.
+def cross_entropy(
+    hidden_NC: Tensor,
+    weight_VC: Tensor,
+    target_N: Tensor,
+    smoothing: float = 0.0,
+    bias_V: Tensor | None = None,
+) -> Loss:
+    """Cross-entropy of ``softmax(hidden · weightᵀ + bias)`` with smoothed targets, in nats, summed over tokens.
 
     ε is spread over the whole vocabulary, ε/V each (Szegedy et al. 2016, section 7; Vaswani et al. 2017,
     section 5.4). The log-softmax is in fp32 whatever the precision of the product.
@@ -110,5 +126,5 @@ def cross_entropy(hidden_NC: Tensor, weight_VC: Tensor, target_N: Tensor, smooth
     if torch.is_autocast_enabled(device):
         low = torch.get_autocast_dtype(device)
         hidden_NC, weight_VC = hidden_NC.to(low), weight_VC.to(low)
-    total, nll = _Smoothed.apply(hidden_NC, weight_VC, target_N, smoothing)  # type: ignore[no-untyped-call]
+    total, nll = _Smoothed.apply(hidden_NC, weight_VC, bias_V, target_N, smoothing)  # type: ignore[no-untyped-call]
     return Loss(total, target_N.numel(), float(nll))

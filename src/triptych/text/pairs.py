@@ -7,9 +7,6 @@ it. A line that cannot be a pair is an error which names it; a blank line is an 
 
 from __future__ import annotations
 
-import difflib
-import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +15,10 @@ from triptych.errors import UserError
 from triptych.text.alignment import Divergence, find_divergence
 from triptych.text.characters import is_blank
 from triptych.text.files import read_lines
+from triptych.text.records import field, is_json, parse, shown, text_of
 
 __all__ = ["Pairs", "read_aligned", "read_pairs"]
 
-JSON_SUFFIXES = {".jsonl", ".json", ".ndjson"}
-_SURROGATE = re.compile("[\ud800-\udfff]")
 AS_ALIGNED = "give them as a source file and a target file instead of as two files of pairs"
 
 
@@ -46,6 +42,10 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.source)
+
+    def texts(self) -> list[str]:
+        """All sources, then all targets."""
+        return [*self.source, *self.target]
 
     def place(self, index: int) -> str:
         """``file:line`` of one pair."""
@@ -81,7 +81,7 @@ def read_pairs(files: Sequence[Path], *, fields: tuple[str, str] = ("source", "t
     pairs = Pairs([], [], [])
     for file in files:
         lines = _some_lines(file)
-        if _is_json(file):
+        if is_json(file):
             texts = [
                 _json_pair(line, f"{file}:{number}", fields) for number, line in enumerate(lines, start=1)
             ]
@@ -124,13 +124,6 @@ def _all_blank(file: Path) -> UserError:
     return UserError("this file holds nothing but blank lines", str(file), "check that it is the right file")
 
 
-def _is_json(file: Path) -> bool:
-    suffixes = [suffix.lower() for suffix in file.suffixes]
-    if suffixes and suffixes[-1] == ".gz":
-        suffixes.pop()
-    return bool(suffixes) and suffixes[-1] in JSON_SUFFIXES
-
-
 def _columns(file: Path, lines: list[str], files: Sequence[Path]) -> list[tuple[str, str]]:
     """The first two tab-separated columns of every line; a blank line is a pair of empty texts."""
     texts: list[tuple[str, str]] = []
@@ -153,7 +146,7 @@ def _one_column(file: Path, lines: list[str], alone: list[int], files: Sequence[
     first = lines[alone[0] - 1]
     where = f"{file}:{alone[0]}"
     count = f"{len(alone):,} of {len(lines):,} lines have" if len(lines) > 1 else "the only line has"
-    what = f"{count} no tab, so one column where two are needed; the first is {_shown(first)}"
+    what = f"{count} no tab, so one column where two are needed; the first is {shown(first)}"
     never = not any("\t" in line for line in lines)
     others = [other for other in files if other != file]
     if never and len(files) == 2 and all(map(_without_tabs, others)):
@@ -173,7 +166,7 @@ def _one_column(file: Path, lines: list[str], alone: list[int], files: Sequence[
 def _without_tabs(file: Path) -> bool:
     """True when the other file of two can be read and has no tabs either."""
     try:
-        return not _is_json(file) and not any("\t" in line for line in read_lines(file))
+        return not is_json(file) and not any("\t" in line for line in read_lines(file))
     except UserError:
         return False
 
@@ -181,74 +174,10 @@ def _without_tabs(file: Path) -> bool:
 def _json_pair(line: str, where: str, fields: tuple[str, str]) -> tuple[str, str]:
     if is_blank(line):
         return "", ""
-    try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UserError(
-            f"this line is not JSON: {error.msg}", f"{where}:{error.colno}", "write one JSON object a line"
-        ) from None
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets nested too deep
-        raise UserError(
-            f"this line cannot be read as JSON: {error}", f"{where}:1", "simplify or drop it"
-        ) from None
-    if isinstance(record, list):
-        raise UserError(
-            "this line is a JSON list, not an object",
-            where,
-            "one object a line: `jq -c '.[]' FILE > FILE.jsonl`",
-        )
-    if not isinstance(record, dict):
-        raise UserError(
-            f"this line is {_kind(record)}, not a JSON object", where, "write one JSON object a line"
-        )
-    return _field(record, fields[0], where), _field(record, fields[1], where)
-
-
-def _field(record: dict[str, object], name: str, where: str) -> str:
-    """The text under ``name``, which may be a path of keys."""
-    found: object = record
-    for key in (name,) if name in record else name.split("."):
-        if not isinstance(found, dict) or key not in found:
-            raise _no_field(record, name, where)
-        found = found[key]
-    if not isinstance(found, str):
-        raise UserError(f"field {name!r} is {_kind(found)}, not text", where, "write it as a JSON string")
-    if _SURROGATE.search(found):
-        raise UserError(
-            f"field {name!r} holds half of a surrogate pair (such as \\ud83d alone), which is no character",
-            where,
-            "write both halves or the character itself",
-        )
-    return found
-
-
-def _no_field(record: dict[str, object], name: str, where: str) -> UserError:
-    keys = _keys(record)
-    near = difflib.get_close_matches(name, keys, n=1)
-    listed = ", ".join(repr(key) for key in keys[:20]) + (", …" if len(keys) > 20 else "")
-    return UserError(
-        f"no field {name!r}; found {listed or 'none at all'}",
-        where,
-        (f"did you mean {near[0]!r}? " if near else "")
-        + "name the two fields that hold the source and the target",
-    )
-
-
-def _keys(record: dict[str, object]) -> list[str]:
-    """The keys of a record, those of objects inside it as ``outer.inner``."""
-    keys: list[str] = []
-    for key, value in record.items():
-        keys.extend([f"{key}.{inner}" for inner in value] if isinstance(value, dict) and value else [key])
-    return keys
-
-
-def _kind(value: object) -> str:
-    names = {dict: "an object", list: "a list", bool: "true or false", type(None): "null", str: "text"}
-    return names.get(type(value), "a number")
-
-
-def _shown(text: str, limit: int = 60) -> str:
-    return repr(text if len(text) <= limit else text[: limit - 1] + "…")
+    record = parse(line, where)
+    mend = "name the two fields that hold the source and the target"
+    source, target = (text_of(field(record, name, where, mend), name, where) for name in fields)
+    return source, target
 
 
 def _unequal(source: Path, source_lines: list[str], target: Path, target_lines: list[str]) -> UserError:
@@ -265,7 +194,7 @@ def _unequal(source: Path, source_lines: list[str], target: Path, target_lines: 
     for number in around:
         for file, texts in (source, source_lines), (target, target_lines):
             if number <= len(texts):
-                lines.append(f"    {file}:{number}: {_shown(texts[number - 1])}")
+                lines.append(f"    {file}:{number}: {shown(texts[number - 1])}")
     if guess.first_blank is not None:
         cause = "; blank lines account for the whole difference" if guess.blanks_explain else ""
         lines.append(f"suspect: line {guess.first_blank} is the first that is blank in one file only{cause}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from triptych.training.prepare import BUILT_IN
+from triptych.training.tasks.translation import BUILT_IN
 
 CONFIG: dict[str, Any] = {
     "model": {

@@ -16,13 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from triptych.config import RunConfig
-from triptych.data import Cursor, ParallelData, TranslationBatch
+from triptych.data import Batch, Cursor, Dataset
+from triptych.engine import autocast
 from triptych.errors import UserError
-from triptych.model import EncoderDecoder, tensors
+from triptych.evaluation import dataset_loss
+from triptych.model import Model, tensors
 from triptych.model.experts import counting, routers
-from triptych.objectives import Loss, Translation
+from triptych.objectives import Loss, objective
 from triptych.training.checkpoint import list_checkpoints, save_checkpoint
-from triptych.training.machine import autocast
 from triptych.training.monitor import Monitor, clock
 from triptych.training.optimizer import build_optimizer, set_rate
 from triptych.training.schedule import Pace, learning_rate
@@ -41,9 +42,9 @@ class Trainer:
     def __init__(
         self,
         config: RunConfig,
-        model: EncoderDecoder,
-        train: ParallelData,
-        valid: ParallelData,
+        model: Model,
+        train: Dataset,
+        valid: Dataset,
         folder: Path,
         monitor: Monitor,
         seconds: float | None = None,
@@ -53,7 +54,7 @@ class Trainer:
         self.config, self.model, self.train_data, self.valid_data = config, model, train, valid
         self.folder, self.monitor = folder, monitor
         self.device = next(model.parameters()).device
-        self.objective = Translation(config.objective)
+        self.objective = objective(config.objective)
         self.optimizer = build_optimizer(settings.optimizer, model)
         self.routers = routers(model)
         self.load: dict[str, Tensor] = {}  # tokens that each router sent to each expert, in the last step
@@ -107,16 +108,16 @@ class Trainer:
 
     # -- one step ------------------------------------------------------------------------------------------
 
-    def accumulate(self, batches: list[TranslationBatch]) -> tuple[Loss, Tensor]:
+    def accumulate(self, batches: list[Batch]) -> tuple[Loss, Tensor]:
         """Gradients of the summed loss over all batches divided by all their tokens; loss and norm."""
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         total = Loss(torch.zeros((), device=self.device), 0, 0.0)
-        count = sum(int(b.target_layout.real.sum()) for b in batches)
+        count = sum(b.count for b in batches)
         self.load = {}
         for batch in batches:
             with autocast(self.config.training.precision, self.device), counting(self.routers, self.load):
-                loss = self.objective.loss(self.model, batch.to(self.device))
+                loss = self.objective.loss(self.model, batch.to(self.device), self.pace.progress)
             # Divided by the count of the whole step: micro-batches add up to the large batch.
             self.scaler.scale(loss.sum / count).backward()  # type: ignore[no-untyped-call]
             total = total + Loss(loss.sum.detach(), loss.count, loss.nll)
@@ -124,7 +125,7 @@ class Trainer:
         clip = self.config.training.optimizer.clip or math.inf
         return total, nn.utils.clip_grad_norm_(self.model.parameters(), clip)
 
-    def step(self, batches: list[TranslationBatch]) -> tuple[Loss, float, float]:
+    def step(self, batches: list[Batch]) -> tuple[Loss, float, float]:
         """One optimizer step; loss, gradient norm before clipping, learning rate."""
         loss, norm = self.accumulate(batches)
         self.pace = self.pace.advance()
@@ -187,9 +188,8 @@ class Trainer:
         except (RuntimeError, MemoryError) as error:
             if isinstance(error, RuntimeError) and "memory" not in str(error):
                 raise
-            shape = tuple(batch.source.shape)
             raise UserError(
-                f"the largest batch {shape} does not fit in memory", "data.tokens", advice
+                f"the largest batch {batch.shape} does not fit in memory", "data.tokens", advice
             ) from None
         finally:
             self.optimizer.zero_grad(set_to_none=True)
@@ -202,7 +202,7 @@ class Trainer:
             self.scaler.update()
 
     def validate(self) -> Loss:
-        """Loss on the validation pairs, without smoothing."""
+        """Loss on the validation examples, without smoothing."""
         return dataset_loss(self.model, self.objective, self.valid_data, self.config.training.precision)
 
     def run(self) -> None:
@@ -302,19 +302,6 @@ class Trainer:
         self.monitor.progress(
             f"step {self.pace.step}  {share:4.0%}  loss {nll:.3f}  {speed:,.0f} tok/s  left {clock(left)}"
         )
-
-
-def dataset_loss(model: EncoderDecoder, objective: Translation, data: ParallelData, precision: str) -> Loss:
-    """Loss over all pairs once, without dropout, smoothing or gradient."""
-    device = next(model.parameters()).device
-    was = model.training
-    model.eval()
-    total = Loss(torch.zeros((), device=device), 0, 0.0)
-    with torch.inference_mode(), autocast(precision, device):
-        for batch in data.once():
-            total = total + objective.loss(model, batch.to(device))
-    model.train(was)
-    return total
 
 
 def memory_mb(device: torch.device) -> float:

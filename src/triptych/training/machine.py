@@ -6,7 +6,6 @@ import ctypes
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -77,10 +76,3 @@ def choose_precision(wanted: str, device: torch.device, dim: int) -> str:
         torch.set_num_threads(threads)
     # bf16 costs casts elsewhere in the model: it must win clearly.
     return "bf16" if low < 0.8 * full else "fp32"
-
-
-def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
-    """The context in which the forward pass runs."""
-    if precision == "fp32":
-        return nullcontext()
-    return torch.autocast(device.type, torch.bfloat16 if precision == "bf16" else torch.float16)

@@ -13,8 +13,9 @@ import torch
 
 from triptych.config import ModelConfig, load_config, merge
 from triptych.config.model import MOST_DIM, MOST_LAYERS
+from triptych.engine import autocast
 from triptych.model import cost
-from triptych.training.machine import autocast, choose_precision, measure
+from triptych.training.machine import choose_precision, measure
 
 # (model width, encoder layers, decoder layers), smallest first. Decoders are the shallower half: decoding's
 # time is theirs.

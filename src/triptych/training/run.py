@@ -1,7 +1,9 @@
 """A whole training run, from files to a run folder that every command accepts.
 
-files ─ prepare ─ config.yaml, tokenizer/, data.json ─ Trainer ─ checkpoints/, metrics.jsonl
-      ─ best or average ─ length penalty ─ model.safetensors ─ test scores
+files ─ load ─ tokenizer, data ─ config.yaml, tokenizer/, data.json ─ Trainer ─ checkpoints/, metrics.jsonl
+      ─ best or average ─ tune ─ model.safetensors ─ test scores
+
+What differs from one objective to the next is in ``training/tasks``.
 """
 
 from __future__ import annotations
@@ -9,35 +11,33 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from triptych.config import RunConfig, differences, load_config, to_yaml
-from triptych.data import ParallelData
-from triptych.engine import Bundle, Translation, read_json, save_weights
+from triptych.config import RunConfig, differences, load_config, merge, to_yaml
+from triptych.config.objectives import objectives
+from triptych.data import Dataset
+from triptych.engine import Bundle, read_json, save_weights
 from triptych.engine.bundle import CONFIG, MODEL, TOKENIZER
 from triptych.errors import UserError
-from triptych.evaluation import Scores, evaluate, tune_alpha
-from triptych.model import EncoderDecoder, build, tensors
+from triptych.evaluation import Result
+from triptych.model import Model, build, tensors
 from triptych.objectives import Loss
-from triptych.objectives import Translation as TranslationObjective
 from triptych.text import Tokenizer, write_text_atomic
 from triptych.training.checkpoint import average, list_checkpoints, newest
-from triptych.training.loop import MARKS, Trainer, dataset_loss
+from triptych.training.init import Start, begin
+from triptych.training.loop import MARKS, Trainer
 from triptych.training.machine import choose_precision, keep_memory, prefer_fast_fp32
 from triptych.training.monitor import Monitor
-from triptych.training.prepare import Corpus, encode, keep_texts, learn_tokenizer, most_ids, silent
 from triptych.training.schedule import Pace
+from triptych.training.tasks import Corpus, Say, Task, silent, task
 from triptych.training.vectors import check_width, fill
 
 # Of a budget, for choosing, averaging, tuning and scoring at the end.
 RESERVE, MOST_RESERVED = 0.035, 90.0
-# Lines of up to so many tokens are never split, however short the pairs of a corpus are.
-SHORT = 16
 DATA = "data.json"
 # Settings that may be changed when a run goes on: none that the model, the data or their order depend on.
 CHANGEABLE = (
@@ -53,23 +53,36 @@ CHANGEABLE = (
     "data.valid",
 )
 
-Say = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a finished run has to show."""
+    """What a finished run has to show.
+
+    Attributes:
+        test: scores and samples of the test part; None without one.
+        valid: the loss of the validation part.
+        seconds: wall-clock time in all.
+    """
 
     bundle: Bundle
-    scores: Scores | None
-    samples: list[tuple[str, str, Translation]]
+    test: Result | None
     valid: Loss
     seconds: float
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A run before training: its settings, tokenizer and encoded data."""
+
+    config: RunConfig
+    tokenizer: Tokenizer
+    train: Dataset
+    valid: Dataset
+
+
 def train(
     config: RunConfig,
-    corpus: Corpus,
+    corpus: Corpus[Any],
     folder: Path,
     say: Say,
     resume: bool = False,
@@ -86,31 +99,23 @@ def train(
     prefer_fast_fp32()
     check_width(config)
     check_form(config)
-    tokenizer, config = _setup(config, corpus, folder, say, resume, device)
-    train_data = encode(corpus.train, tokenizer, config, silent, "training")
-    valid_data = encode(corpus.valid, tokenizer, config, silent, "validation")
+    start = Start.of(config) if not resume else None
+    road = task(config)
+    ready = (_found if resume else _made)(road, config, corpus, folder, say, device, start)
+    config = ready.config
     torch.manual_seed(config.training.seed)
-    model = build(config.model)
+    model = begin(build(config.model), start, config, say)
     if config.text.vectors is not None:
-        fill(model, config.text.vectors, tokenizer, train_data, say)
+        fill(model, config.text.vectors, ready.tokenizer, corpus.train.texts(), say)
     model.to(device)
-    assert isinstance(model, EncoderDecoder)
     seconds = config.training.seconds
     reserve = min(MOST_RESERVED, RESERVE * seconds) if seconds else 0.0
     monitor = Monitor(folder, config.training.tensorboard)
-    trainer = Trainer(config, model, train_data, valid_data, folder, monitor)
-    trainer.origin = f"{corpus.digest} {tokenizer.fingerprint}"
+    trainer = Trainer(config, model, ready.train, ready.valid, folder, monitor)
+    trainer.origin = f"{corpus.digest} {ready.tokenizer.fingerprint}"
     if seconds is not None:
         trainer.seconds = seconds - reserve
-    size = sum(p.numel() for p in model.parameters())
-    say(
-        f"model: {size:,} parameters, {config.model.encoder_depth}+{config.model.decoder_depth} layers of "
-        f"{config.model.dim}, vocabulary {config.model.vocab}, {config.training.precision}"
-    )
-    say(
-        f"data: {len(train_data):,} training pairs, {len(valid_data):,} validation; batches of "
-        f"{config.data.tokens} tokens, {train_data.padding():.1%} padding"
-    )
+    _describe(config, model, ready, road.noun, say)
     if resume:
         _restore(trainer, folder, monitor, say)
         write_text_atomic(folder / CONFIG, to_yaml(config))  # what was changed holds from here on
@@ -119,54 +124,97 @@ def train(
         if trainer.seconds is not None and not resume:
             trainer.seconds -= time.monotonic() - started
         trainer.run()
-    return _finish(config, corpus, folder, trainer, tokenizer, say, started)
+    return _finish(road, ready, corpus, folder, trainer, say, started)
 
 
-def _setup(
-    config: RunConfig, corpus: Corpus, folder: Path, say: Say, resume: bool, device: torch.device
-) -> tuple[Tokenizer, RunConfig]:
-    """The tokenizer and the complete configuration: made and written, or found again."""
-    if resume:
-        known = read_json(folder / DATA)
-        if known.get("digest") != corpus.digest:
-            what = "the data are not those the run was begun with"
-            raise UserError(what, str(folder / DATA), "restore the files, or begin a new run")
-        tokenizer = Tokenizer.load(folder / TOKENIZER)
-        if known.get("tokenizer", tokenizer.fingerprint) != tokenizer.fingerprint:
-            what = "the tokenizer is not the one this run was begun with"
-            raise UserError(what, str(folder / TOKENIZER), "restore its files, or begin a new run")
-        return tokenizer, config
+def _describe(config: RunConfig, model: Model, ready: Prepared, noun: str, say: Say) -> None:
+    """The model and the data, in two lines."""
+    size = sum(p.numel() for p in model.parameters())
+    depth = "+".join(str(config.model.depth(side)) for side in config.model.stacks)
+    say(
+        f"model: {size:,} parameters, {depth} layers of {config.model.dim}, "
+        f"vocabulary {config.model.vocab}, {config.training.precision}"
+    )
+    say(
+        f"data: {len(ready.train):,} training {noun}, {len(ready.valid):,} validation; batches of "
+        f"{config.data.tokens} tokens, {ready.train.padding():.1%} padding"
+    )
+
+
+def _found(
+    road: Task[Any],
+    config: RunConfig,
+    corpus: Corpus[Any],
+    folder: Path,
+    say: Say,
+    device: torch.device,
+    start: Start | None,
+) -> Prepared:
+    """What a run was begun with."""
+    known = read_json(folder / DATA)
+    if known.get("digest") != corpus.digest:
+        what = "the data are not those the run was begun with"
+        raise UserError(what, str(folder / DATA), "restore the files, or begin a new run")
+    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    if known.get("tokenizer", tokenizer.fingerprint) != tokenizer.fingerprint:
+        what = "the tokenizer is not the one this run was begun with"
+        raise UserError(what, str(folder / TOKENIZER), "restore its files, or begin a new run")
+    return _encoded(road, config, corpus, tokenizer, folder, silent)
+
+
+def _made(
+    road: Task[Any],
+    config: RunConfig,
+    corpus: Corpus[Any],
+    folder: Path,
+    say: Say,
+    device: torch.device,
+    start: Start | None,
+) -> Prepared:
+    """The tokenizer, the complete configuration and the data: made and written."""
     check_free(folder)
-    tokenizer = learn_tokenizer(config, corpus.train)
+    if start is not None:
+        tokenizer = start.tokenizer.with_symbols(road.symbols(config, corpus))
+    else:
+        tokenizer = road.tokenizer(config, corpus)
     if config.model.vocab not in (0, tokenizer.size):
-        say(f"vocabulary: {tokenizer.size} entries were learned, model.vocab follows")
-    settings = config.dump()
-    settings["model"]["vocab"] = tokenizer.size
-    # A line longer than anything learned from is one that translation had better split.
-    parsed = RunConfig.parse(settings)
-    parts = ((corpus.train, "training"), (corpus.valid, "validation"))
-    longest = [encode(part, tokenizer, parsed, say, name).longest for part, name in parts]
-    settings["data"]["max_length"] = max(*longest, min(SHORT, config.data.max_length))
-    settings["training"]["precision"] = choose_precision(config.training.precision, device, config.model.dim)
-    config = RunConfig.parse(settings)
+        say(f"vocabulary: the tokenizer has {tokenizer.size} entries, model.vocab follows")
+    changes = merge(road.model(config, corpus), {"vocab": tokenizer.size})
+    config = RunConfig.parse(merge(config.dump(), {"model": changes}))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "data").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unusable(folder, error.strerror) from None
+    ready = _encoded(road, config, corpus, tokenizer, folder, say)
+    precision = choose_precision(config.training.precision, device, config.model.dim)
+    settled = merge(road.settled(config, ready.train, ready.valid), {"training": {"precision": precision}})
+    config = RunConfig.parse(merge(config.dump(), settled))
     tokenizer.save(folder / TOKENIZER)
-    keep_texts(folder, corpus)
+    road.keep(config, corpus, folder)
     known = {**corpus.summary(), "tokenizer": tokenizer.fingerprint}
     write_text_atomic(folder / DATA, json.dumps(known, ensure_ascii=False, indent=1))
     # Last: a folder with a configuration is a run that can be resumed.
     write_text_atomic(folder / CONFIG, to_yaml(config))
-    return tokenizer, config
+    return replace(ready, config=config)
+
+
+def _encoded(
+    road: Task[Any], config: RunConfig, corpus: Corpus[Any], tokenizer: Tokenizer, folder: Path, say: Say
+) -> Prepared:
+    train = road.encode(config, corpus.train, tokenizer, folder, "training", say)
+    return Prepared(
+        config, tokenizer, train, road.encode(config, corpus.valid, tokenizer, folder, "validation", say)
+    )
 
 
 def check_form(config: RunConfig) -> None:
-    """Refuse a model of one stack."""
-    if config.model.form != "encoder_decoder":
-        mend = "set model.form=encoder_decoder"
-        raise UserError("translation needs an encoder–decoder", "model.form", mend)
+    """Refuse a model that cannot learn the objective."""
+    kind, forms, form = config.objective.kind, config.objective.forms, config.model.form
+    if form not in forms:
+        mend = f"set model.form={' or '.join(forms)}"
+        if fitting := [k for k, o in objectives().items() if form in o.forms]:
+            mend += f", or learn another objective: {', '.join(fitting)}"
+        raise UserError(f"the objective {kind} is not learned by form {form}", "model.form", mend)
 
 
 def check_free(folder: Path) -> None:
@@ -271,46 +319,31 @@ def _replan(trainer: Trainer, changed: bool) -> None:
 
 
 def _finish(
-    config: RunConfig,
-    corpus: Corpus,
+    road: Task[Any],
+    ready: Prepared,
+    corpus: Corpus[Any],
     folder: Path,
     trainer: Trainer,
-    tokenizer: Tokenizer,
     say: Say,
     started: float,
 ) -> Outcome:
-    """Choose the weights, tune the length penalty, save, score."""
+    """Choose the weights, tune what is chosen last, save, score."""
     model, monitor = trainer.model, trainer.monitor
     chosen, valid = _choose(trainer, folder / "checkpoints", say)
     model.cpu().eval()
-    bundle = Bundle(config, tokenizer, model)
-    alpha = config.decoding.alpha
-    some = slice(0, 500)
-    if config.decoding.strategy == "beam" and len(corpus.valid) >= 20:
-        alpha, tried = tune_alpha(
-            bundle.translator, corpus.valid.source[some], corpus.valid.target[some], config.decoding
-        )
-        say(
-            f"length penalty: alpha {alpha} by validation BLEU "
-            + " ".join(f"{a}:{b:.1f}" for a, b in tried.items())
-        )
-    config = config.model_copy(update={"decoding": config.decoding.model_copy(update={"alpha": alpha})})
+    config = road.tune(Bundle(ready.config, ready.tokenizer, model, folder), corpus, say)
     write_text_atomic(folder / CONFIG, to_yaml(config))
-    save_weights(model, folder / MODEL, tokenizer.fingerprint)
-    bundle = Bundle(config, tokenizer, model)
-    scores, samples = None, []
-    if len(corpus.test):
-        result = evaluate(bundle.translator, corpus.test.source, corpus.test.target, config.decoding)
-        scores = result.scores
-        samples = list(zip(corpus.test.source, corpus.test.target, result.translations, strict=True))
+    save_weights(model, folder / MODEL, ready.tokenizer.fingerprint)
+    bundle = Bundle(config, ready.tokenizer, model, folder)
+    test = road.evaluate(bundle, corpus.test, say) if corpus.test is not None else None
     seconds = time.monotonic() - started
-    final: dict[str, Any] = {"chosen": chosen, "valid_nll": valid.nll / max(valid.count, 1), "alpha": alpha}
-    final["parameters"] = sum(p.numel() for p in model.parameters())
+    final: dict[str, Any] = {"chosen": chosen, "valid_nll": valid.nll / max(valid.count, 1)}
+    final |= {"alpha": config.decoding.alpha, "parameters": sum(p.numel() for p in model.parameters())}
     final |= {"seconds": round(seconds, 1), "training_seconds": round(trainer.spent, 1)}
-    if scores is not None:
-        final["scores"] = scores.to_dict()
+    if test is not None:
+        final["scores"] = test.scores.to_dict()
     monitor.record("final", trainer.pace.step, **final)
-    return Outcome(bundle, scores, samples, valid, seconds)
+    return Outcome(bundle, test, valid, seconds)
 
 
 def _choose(trainer: Trainer, checkpoints: Path, say: Say) -> tuple[str, Loss]:
@@ -334,30 +367,21 @@ def _choose(trainer: Trainer, checkpoints: Path, say: Say) -> tuple[str, Loss]:
         candidates[f"average of steps {', '.join(str(c.step) for c, _ in last)}"] = average(
             [s for _, s in last]
         )
-    objective = TranslationObjective(trainer.config.objective)
     losses = {}
     for name, state in candidates.items():
         _put(model, state)
-        losses[name] = dataset_loss(model, objective, trainer.valid_data, trainer.config.training.precision)
+        losses[name] = trainer.validate()
     best = min(losses, key=lambda n: losses[n].nll)
     _put(model, candidates[best])
     say("kept: " + best + "; " + "; ".join(f"{n}: perplexity {v.perplexity:.3f}" for n, v in losses.items()))
     return best, losses[best]
 
 
-def _put(model: EncoderDecoder, state: dict[str, torch.Tensor]) -> None:
+def _put(model: Model, state: dict[str, torch.Tensor]) -> None:
     own = tensors(model)
     with torch.no_grad():
         for name, value in state.items():
             own[name].copy_(value)
 
 
-def valid_data(bundle: Bundle, source: list[str], target: list[str]) -> ParallelData:
-    """Encoded pairs for a loss over them: all that the model has positions for, however long."""
-    encode_batch, most = bundle.tokenizer.encode_batch, most_ids(bundle.config)
-    both = zip(encode_batch(source), encode_batch(target), strict=True)
-    fit = [pair for pair in both if max(map(len, pair)) <= most]
-    return ParallelData([s for s, _ in fit], [t for _, t in fit], bundle.config.data.tokens)
-
-
-__all__ = ["Outcome", "check_form", "check_free", "reopen", "train", "valid_data"]
+__all__ = ["Outcome", "check_form", "check_free", "reopen", "train"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
 
@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 from triptych.config import RunConfig, VectorsConfig
-from triptych.data import ParallelData
 from triptych.errors import UserError
 from triptych.model.embedding import Embedding
 from triptych.text import Tokenizer, piece_vectors, vector_width
@@ -36,7 +35,7 @@ def fill(
     model: nn.Module,
     settings: VectorsConfig,
     tokenizer: Tokenizer,
-    data: ParallelData,
+    texts: Iterable[str],
     say: Callable[[str], None],
 ) -> None:
     """Give the rows of all embeddings the vectors that the file has for their pieces, and say for how many.
@@ -57,9 +56,8 @@ def fill(
             scale = (weight.square().mean() / rows.square().mean()).sqrt()
             weight[place] = (rows.to(weight) * scale).to(weight)
         weight.requires_grad_(not settings.frozen)
-    running = np.bincount(
-        np.fromiter(chain.from_iterable([*data.source, *data.target]), np.int64), minlength=tokenizer.size
-    )
+    ids = chain.from_iterable(tokenizer.encode_batch(list(texts)))
+    running = np.bincount(np.fromiter(ids, np.int64), minlength=tokenizer.size)
     share = running[list(found)].sum() / running.sum()
     end = "; the embedding is frozen" if settings.frozen else ""
     say(f"vectors: {len(found):,} of {tokenizer.size:,} entries, {share:.1%} of running tokens{end}")

@@ -38,6 +38,7 @@ from triptych.config.parts.mixers import (
     SsmMixer,
 )
 from triptych.config.parts.norms import LayerNorm, Norm, RMSNorm
+from triptych.config.parts.outputs import ClassesOutput, Output, TagsOutput, VectorOutput, VocabularyOutput
 from triptych.config.parts.positions import (
     Alibi,
     DynamicScaling,
@@ -76,6 +77,7 @@ __all__ = [
     "BahdanauMixer",
     "BottleneckMixer",
     "ChannelMixer",
+    "ClassesOutput",
     "ConvMixer",
     "Cosine",
     "DeformableMixer",
@@ -107,6 +109,7 @@ __all__ = [
     "NoPosition",
     "NoScaling",
     "Norm",
+    "Output",
     "Position",
     "RMSNorm",
     "RecurrentMixer",
@@ -141,7 +144,10 @@ __all__ = [
     "SwigluFeedForward",
     "T5Buckets",
     "TableEmbedding",
+    "TagsOutput",
     "TopSoftmaxRouter",
     "TransformerXL",
+    "VectorOutput",
+    "VocabularyOutput",
     "YarnScaling",
 ]

@@ -52,7 +52,7 @@ class Experts(Settings):
     through ``top_k`` (Shazeer et al. 2017)."""
 
     section: ClassVar[str] = "model.experts"
-    count: int = Field(8, ge=2, description="2 or more")
+    count: int = Field(8, ge=2)
     top_k: PositiveInt = Field(2, description="experts a token passes through, up to count")
     dim: PositiveInt | None = Field(None, description="inner width of one; that of model.ffn when not given")
     shared: NonNegativeInt = Field(

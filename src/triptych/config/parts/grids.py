@@ -16,7 +16,7 @@ class Grid(Settings):
     """What stands on a grid; of an image, a column is a patch. Where no token of a sequence stands, nothing
     does: the last row may be short."""
 
-    width: int = Field(ge=2, description="columns of the grid, 2 or more")
+    width: int = Field(ge=2, description="columns of the grid")
 
 
 class SeeAxial(Grid, Sight):
@@ -32,7 +32,7 @@ class SeeCells(Grid, Sight):
     pattern of both over layers is Swin's (Liu et al. 2021, section 3.2)."""
 
     kind: Literal["cells"] = "cells"
-    size: int = Field(ge=2, description="rows and columns of a cell, 2 or more")
+    size: int = Field(ge=2, description="rows and columns of a cell")
     shifted: bool = False
 
 

@@ -16,12 +16,15 @@ class Mixer(Part):
     Attributes:
         stacks: the stacks it can stand in: causal ones, those that see both directions, or both.
         attends: it is softmax attention, to which model.heads, attention, and all of position apply.
+        crosses: it is softmax attention to something else than tokens of its stack: of these, positions and
+            what is visible do not apply.
         takes_source: it reads the source itself, and no cross-attention stands after it.
     """
 
     section: ClassVar[str] = "model.mixer"
     stacks: ClassVar[frozenset[str]] = frozenset({"causal", "bidirectional"})
     attends: ClassVar[bool] = False
+    crosses: ClassVar[bool] = False
     takes_source: ClassVar[bool] = False
 
 
@@ -81,7 +84,7 @@ class ConvMixer(Mixer):
     """Gated convolution over near tokens (Gehring et al. 2017, section 3.2)."""
 
     kind: Literal["conv"] = "conv"
-    kernel: int = Field(3, ge=2, description="tokens that are mixed, the token itself included; from 2 up")
+    kernel: int = Field(3, ge=2, description="tokens that are mixed, the token itself included")
 
 
 class RetrievalMixer(Mixer):
@@ -91,7 +94,7 @@ class RetrievalMixer(Mixer):
     stacks: ClassVar[frozenset[str]] = frozenset({"causal"})
     attends: ClassVar[bool] = True
     kind: Literal["retrieval"] = "retrieval"
-    width: int = Field(512, ge=2, description="nearest tokens, the token itself included; 2 or more")
+    width: int = Field(512, ge=2, description="nearest tokens, the token itself included")
     top: PositiveInt = Field(32, description="older tokens that are read, for each query and head")
 
 
@@ -111,11 +114,12 @@ class HeadsMixer(Mixer):
     """Mixes in heads, of which ``count``, ``dim`` and ``bias`` apply."""
 
 
-class BottleneckMixer(HeadsMixer):
+class BottleneckMixer(Mixer):
     """``latents`` learned vectors read each sequence, and its tokens read them: time grows with T · latents
     (Lee et al. 2019, section 3.1; Jaegle et al. 2021, section 3.1)."""
 
     stacks: ClassVar[frozenset[str]] = frozenset({"bidirectional"})
+    crosses: ClassVar[bool] = True
     kind: Literal["bottleneck"] = "bottleneck"
     latents: PositiveInt = 32
 
@@ -136,12 +140,13 @@ class LinearMixer(HeadsMixer):
 
     @model_validator(mode="after")
     def _features_are_drawn(self) -> Self:
-        if self.features is not None and self.map != "favor":
-            raise UserError(
-                f"{self.map} has as many features as a head is wide",
-                f"{self.section}.features",
-                "leave it out, or use map: favor",
-            )
+        for key, given in (("features", self.features is not None), ("seed", self.seed != 0)):
+            if given and self.map != "favor":
+                raise UserError(
+                    f"{self.map} draws no features: it has as many as a head is wide",
+                    f"{self.section}.{key}",
+                    "leave it out, or use map: favor",
+                )
         return self
 
 

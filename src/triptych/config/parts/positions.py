@@ -167,7 +167,7 @@ class T5Buckets(Position):
     acts: ClassVar[Acts] = "attention"
     relative: ClassVar[bool] = True
     kind: Literal["t5"] = "t5"
-    buckets: int = Field(32, ge=4, multiple_of=2, description="an even number; an encoder halves them")
+    buckets: int = Field(32, ge=4, multiple_of=2, description="an encoder halves them")
     distance: PositiveInt = Field(128, description="differences from here on share the last bucket")
 
     @model_validator(mode="after")

@@ -72,7 +72,7 @@ class SeeRandom(Sight):
     kind: Literal["random"] = "random"
     size: PositiveInt
     count: PositiveInt = Field(1, description="blocks that each block draws, of those before it")
-    seed: int = Field(0, ge=0, lt=2**32, description="from 0 to 2³² - 1")
+    seed: int = Field(0, ge=0, lt=2**32, description="of the draws")
 
 
 class SeePrefix(Sight):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from triptych.config import ModelConfig, ObjectiveConfig, Part, parts
+from triptych.config import ModelConfig, Part, TranslationObjective, parts
 from triptych.data import PAD, translation_batch
 from triptych.errors import UserError
 from triptych.insight.laws.sights import SEEN
@@ -25,7 +25,7 @@ from triptych.model.dropout import Dropout
 from triptych.model.experts import Experts
 from triptych.model.stack import Stack
 from triptych.model.visible import sight
-from triptych.objectives import Loss, Translation, cross_entropy
+from triptych.objectives import Loss, TokenLoss, cross_entropy
 
 SPECIALS = 4  # pad, unk, bos, eos: the lowest ids
 VOCAB = 48  # when the configuration leaves the size to the tokenizer
@@ -241,7 +241,7 @@ class Subject:
         token's own place, the token whose id is one higher."""
         if isinstance(model, EncoderDecoder):
             batch = translation_batch(rows.source, rows.main, range(len(rows.main)))
-            return Translation(ObjectiveConfig(label_smoothing=smoothing)).loss(model, batch)
+            return TokenLoss(TranslationObjective(label_smoothing=smoothing)).loss(model, batch)
         ids, layout = self.lay(rows.main)
         aux: list[Tensor] | None = [] if model.training else None
         if isinstance(model, DecoderOnly):

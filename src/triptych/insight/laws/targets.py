@@ -9,18 +9,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from triptych.config import ObjectiveConfig
-from triptych.data import BOS, EOS, TranslationBatch, translation_batch
+from triptych.config import TranslationObjective
+from triptych.data import BOS, EOS, Batch, translation_batch
 from triptych.insight.laws.registry import law
 from triptych.insight.laws.subject import SIDES, Subject
 from triptych.insight.laws.verdict import SINGLE, Compared, close, true
 from triptych.layout import Layout
 from triptych.model import EncoderDecoder, Memory
 from triptych.model.embedding import Output
-from triptych.objectives import Translation
+from triptych.objectives import TokenLoss
 
 BATCHES = "src/triptych/data/batches.py"
-OBJECTIVE = "src/triptych/objectives/translation.py"
+OBJECTIVE = "src/triptych/objectives/tokens.py"
 
 
 @law(
@@ -42,31 +42,29 @@ def targets(s: Subject) -> Iterator[Compared | str]:
     yield from oracle(rows.source)
 
 
-def shifted(
-    batch: TranslationBatch, source: list[list[int]], main: list[list[int]], side: str
-) -> Iterator[Compared]:
+def shifted(batch: Batch, source: list[list[int]], main: list[list[int]], side: str) -> Iterator[Compared]:
     """What stands in a batch."""
     for i in range(4):
-        real, seen = batch.target_layout.real[i], batch.source_layout.real[i]
-        read, said = batch.target_in[i][real].tolist(), batch.target_out[i][real].tolist()
+        (given_ids, layout), real = batch.given, batch.layout.real[i]
+        read, said = batch.ids[i][real].tolist(), batch.targets[i][real].tolist()
         text = f"row {i}, padded on the {side}: source {main[i]}, read {read}, to be said {said}"
         yield true("what is read: bos and the tokens", read == [BOS, *main[i]], text)
         yield true("what is said: the tokens and eos", said == [*main[i], EOS], text)
-        given = batch.source[i][seen].tolist()
+        given = given_ids[i][layout.real[i]].tolist()
         yield true(
             "the source: its tokens and eos",
             given == [*source[i], EOS],
             f"row {i}: {source[i]}, given {given}",
         )
-        where = batch.target_layout.position[i][real].tolist()
+        where = batch.layout.position[i][real].tolist()
         yield true("positions of targets", where == list(range(len(said))), f"row {i}: {where}")
 
 
-def losses(s: Subject, batch: TranslationBatch, main: list[list[int]], side: str) -> Iterator[Compared]:
+def losses(s: Subject, batch: Batch, main: list[list[int]], side: str) -> Iterator[Compared]:
     """How much is counted, and what."""
     model = s.model
     assert isinstance(model, EncoderDecoder)
-    learned = Translation(ObjectiveConfig(label_smoothing=0.1))
+    learned = TokenLoss(TranslationObjective(label_smoothing=0.1))
     loss = learned.loss(model, batch)
     count = sum(len(row) + 1 for row in main)
     place = OBJECTIVE
@@ -79,20 +77,17 @@ def losses(s: Subject, batch: TranslationBatch, main: list[list[int]], side: str
     )
     junk = replace(
         batch,
-        source=noisy(s, batch.source, batch.source_layout),
-        target_in=noisy(s, batch.target_in, batch.target_layout),
-        target_out=noisy(s, batch.target_out, batch.target_layout),
+        source=noisy(s, *batch.given),
+        ids=noisy(s, batch.ids, batch.layout),
     )
     other = learned.loss(model, junk)
     cause = "padding reaches the loss"
     yield close("loss with other ids in padding", tensor(other.nll), tensor(loss.nll), SINGLE, cause, place)
-    logits = s.forward((batch.target_in, batch.target_layout), (batch.source, batch.source_layout))
-    real = batch.target_layout.real
+    logits = s.forward((batch.ids, batch.layout), batch.given)
+    real = batch.layout.real
     for smoothing in (0.0, 0.1):
-        want = F.cross_entropy(
-            logits[real], batch.target_out[real], reduction="sum", label_smoothing=smoothing
-        )
-        got = Translation(ObjectiveConfig(label_smoothing=smoothing)).loss(s.learner(), batch)  # type: ignore[arg-type]
+        want = F.cross_entropy(logits[real], batch.targets[real], reduction="sum", label_smoothing=smoothing)
+        got = TokenLoss(TranslationObjective(label_smoothing=smoothing)).loss(s.learner(), batch)
         cause = "the loss is not the sum of cross-entropies with ε/V on every word"
         name = f"loss padded on the {side}, smoothing {smoothing}, and from the definition"
         yield close(name, got.sum, want, SINGLE, cause, "src/triptych/objectives/loss.py")
@@ -148,5 +143,5 @@ def oracle(source: list[list[int]]) -> Iterator[Compared]:
     """A perfect copyist has no loss on a copying task."""
     small = [[4 + i % 8 for i in row] for row in source]
     batch = translation_batch(small, small, range(len(small)))
-    loss = Translation(ObjectiveConfig(label_smoothing=0.1)).loss(Copyist(12), batch)  # type: ignore[arg-type]
+    loss = TokenLoss(TranslationObjective(label_smoothing=0.1)).loss(Copyist(12), batch)  # type: ignore[arg-type]
     yield true("loss of a perfect copyist", loss.nll == 0, f"{loss.nll:.3g} nats in all", place=OBJECTIVE)

@@ -41,14 +41,15 @@ class Learned(Position):
         return Cost(settings.max * model.dim)
 
     def embed(self, x_BTC: Tensor, layout: Layout) -> Tensor:
-        highest, known = int(layout.position.max()), self.table.num_embeddings
+        position = layout.position.masked_fill(~layout.real, 0)  # whatever stands in padding
+        highest, known = int(position.max()), self.table.num_embeddings
         if highest >= known:
             raise UserError(
                 f"position {highest + 1} of a sequence is past the {known} learned ones",
                 "model.position.max",
                 "shorten the input, or train with more positions or with rope",
             )
-        table: Tensor = self.table(layout.position)
+        table: Tensor = self.table(position)
         return x_BTC + table
 
 

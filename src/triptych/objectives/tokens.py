@@ -1,0 +1,81 @@
+"""Tokens to be said at places: translation, causal, instruction, masked and denoising objectives.
+
+What is learned where is in the batch: its targets. One loss serves all of them.
+
+B rows, T tokens, N places at which something is learned, C model width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from triptych.config import Objective as Settings
+from triptych.data import IGNORE, Batch
+from triptych.model import DecoderOnly, EncoderDecoder, EncoderOnly, Model
+from triptych.objectives.loss import Loss, cross_entropy
+
+
+def run(model: Model, batch: Batch, aux: list[Tensor] | None = None) -> Tensor:
+    """Hidden states ``[B, T, C]`` at the places of ``batch.ids``, whatever the form."""
+    if batch.source is not None:
+        assert not isinstance(model, DecoderOnly | EncoderOnly)
+        memory = model.encode(*batch.given, aux)
+        return model.decode(batch.ids, batch.layout, memory, aux=aux)
+    if isinstance(model, DecoderOnly):
+        return model.decode(batch.ids, batch.layout, types=batch.types, aux=aux)
+    assert isinstance(model, EncoderOnly)
+    return model.encode(batch.ids, batch.layout, batch.types, aux)
+
+
+class TokenLoss:
+    """Cross-entropy at every place that has a target (Vaswani et al. 2017, section 5.4).
+
+    Teacher forcing: a decoder reads what it should have said. With scheduled sampling it reads, at a share
+    of the places, what it would have said itself, from a first pass without gradient (Mihaylova and Martins
+    2019, section 3).
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.smoothing = settings.label_smoothing
+        self.sampling: float = getattr(settings, "scheduled_sampling", 0.0)
+
+    def loss(self, model: Model, batch: Batch, progress: float = 1.0) -> Loss:
+        """The batch's loss; in training with what the parts of the model add to it.
+
+        Args:
+            progress: the share of training that is done, from 0 to 1.
+        """
+        aux: list[Tensor] | None = [] if model.training else None
+        if self.sampling and model.training:
+            batch = self.mixed(model, batch, self.sampling * progress)
+        return self.read(model, batch, run(model, batch, aux)).plus(aux or ())
+
+    def read(self, model: Model, batch: Batch, hidden_BTC: Tensor) -> Loss:
+        """The loss of these hidden states. Nothing but places with a target reaches the vocabulary's
+        product."""
+        place = learned(model, batch).flatten().nonzero()[:, 0]
+        hidden_NC = hidden_BTC.flatten(0, 1).index_select(0, place)
+        smoothing = self.smoothing if model.training else 0.0
+        target_N = batch.targets.flatten()[place]
+        output = model.output
+        return cross_entropy(output.inner(hidden_NC), output.weight, target_N, smoothing, output.bias)
+
+    @torch.no_grad()
+    def mixed(self, model: Model, batch: Batch, share: float) -> Batch:
+        """The batch, a ``share`` of what the decoder reads replaced by what the model says there itself."""
+        said = model.output(run(model, batch)).argmax(-1)
+        # What is said at a place is read at the next one of its sequence.
+        read = torch.where(batch.layout.position > 0, said.roll(1, 1), batch.ids)
+        drawn = torch.rand(batch.ids.shape, device=batch.ids.device) < share
+        return replace(batch, ids=torch.where(drawn & batch.layout.real, read, batch.ids))
+
+
+def learned(model: Model, batch: Batch) -> Tensor:
+    """``[B, T]``: the places with a target. Within a prefix that a decoder sees whole nothing is learned:
+    each token there sees the next."""
+    has = batch.targets != IGNORE
+    ahead = model.config.lookahead if isinstance(model, DecoderOnly | EncoderDecoder) else 0
+    return has & (batch.layout.position + 1 >= ahead) if ahead else has
