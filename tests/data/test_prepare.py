@@ -92,7 +92,7 @@ def test_the_key_that_leaves_nothing_is_named(setting: str, key: str) -> None:
     source, target = map(list, zip(*rows(), strict=True))
     pairs = Pairs(source, target, [("x", i) for i in range(len(source))])
     config = load_config({"text": {"tokenizer": {"kind": "byte"}}}, [setting])
-    tokenizer = train_tokenizer(pairs.texts(), kind="byte", size=300)
+    tokenizer = train_tokenizer([*pairs.source, *pairs.target], kind="byte", size=300)
     with pytest.raises(UserError) as refusal:
         encode(pairs, tokenizer, config, silent, "training")
     assert refusal.value.where == key

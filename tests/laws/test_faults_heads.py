@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from laws.test_faults import CONFIGS, Fault, also, broken, plant
+from laws.test_faults import CONFIGS, Fault, also, broken, check_fault, planted
 from triptych.model import attend, heads, norm, stack, state
 
 CONFIGS["latent"] = {
@@ -45,12 +45,9 @@ FAULTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.law}-{fault.name}".replace(" ", "_"))
+@planted(FAULTS)
 def test_fault_is_found_by_its_law(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, fault.function, fault.old, fault.new)
-    found = broken(fault.config, frozenset(range(1, 20)) - {12, 14})
-    assert fault.law in found, f"not found; broken: {found}"
-    assert set(found) <= {fault.law} | fault.also, found
+    check_fault(fault, monkeypatch)
 
 
 def test_without_fault_all_hold() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from laws.test_faults import ANY, CONFIGS, Fault, also, broken, plant
+from laws.test_faults import ANY, CONFIGS, Fault, also, broken, check_fault, plant, planted
 from parity import test_positions as parity
 from triptych.model import attention
 from triptych.model.positions import absolute, base, biases, relative, rotary
@@ -67,12 +67,9 @@ FAULTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.law}-{fault.name}".replace(" ", "_"))
+@planted(FAULTS)
 def test_fault_is_found_by_its_law(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, fault.function, fault.old, fault.new)
-    found = broken(fault.config, frozenset(range(1, 20)) - {12, 14})
-    assert fault.law in found, f"not found; broken: {found}"
-    assert set(found) <= {fault.law} | fault.also, found
+    check_fault(fault, monkeypatch)
 
 
 @pytest.mark.parametrize("config", ["offset", "partial", "yarn", "alibi", "t5", "shaw", "xl"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from laws.test_faults import ANY, CONFIGS, Fault, also, broken, plant
+from laws.test_faults import ANY, CONFIGS, Fault, also, broken, check_fault, planted
 from triptych.model.mixers import attentive, convolution, recurrent, runs
 
 SMALL: dict[str, Any] = {"vocab": 30, "dim": 16, "layers": 1, "heads": 2, "position": "none"}
@@ -64,13 +64,9 @@ FAULTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.law}-{fault.name}".replace(" ", "_"))
+@planted(FAULTS)
 def test_fault_is_found_by_its_law(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, fault.function, fault.old, fault.new)
-    own = frozenset({fault.law})
-    found = broken(fault.config, own if fault.also == ANY else own | (ANY - {12}))
-    assert fault.law in found, f"not found; broken: {found}"
-    assert set(found) <= {fault.law} | fault.also, found
+    check_fault(fault, monkeypatch)
 
 
 @pytest.mark.parametrize("config", OWN)

@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from laws.test_faults import ANY, Fault, also
-from plant import plant
-from triptych.config import ModelConfig
-from triptych.insight.laws import verify
+from laws.test_faults import ANY, CONFIGS, Fault, also, broken, check_fault, planted
 from triptych.model import blocks, sparse, state
 
 TINY: dict[str, Any] = {"vocab": 30, "dim": 16, "layers": 1, "heads": {"count": 2, "kv": 1}, "tie": "none"}
@@ -21,15 +18,11 @@ VISIBLE: dict[str, dict[str, Any]] = {
     "random": {"kind": "random", "size": 2, "seed": 3},
     "prefix": {"kind": "prefix", "length": 3},
 }
-
-
-def config_of(name: str) -> ModelConfig:
-    """``form sight``: a small model."""
-    form, sight = name.split()
-    return ModelConfig.parse(
-        {**TINY, "form": form, "position": "rope", "attention": {"visible": VISIBLE[sight]}}
-    )
-
+CONFIGS |= {
+    f"{form} {name}": {**TINY, "form": form, "position": "rope", "attention": {"visible": seen}}
+    for form in ("encoder", "decoder")
+    for name, seen in VISIBLE.items()
+}
 
 F = Fault
 FAULTS = [
@@ -75,20 +68,11 @@ FAULTS = [
 ]  # fmt: skip
 
 
-def broken(config: ModelConfig, numbers: frozenset[int] = ANY) -> dict[int, str]:
-    """The laws that a configuration breaks."""
-    return {v.number: v.seen for v in verify(config, only=sorted(numbers)) if v.status == "broken"}
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.law}-{fault.name}".replace(" ", "_"))
+@planted(FAULTS)
 def test_fault_is_found_by_its_law(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, fault.function, fault.old, fault.new)
-    own = frozenset({fault.law})
-    found = broken(config_of(fault.config), own if fault.also == ANY else own | (ANY - {12}))
-    assert fault.law in found, f"not found; broken: {found}"
-    assert set(found) <= {fault.law} | fault.also, found
+    check_fault(fault, monkeypatch)
 
 
 @pytest.mark.parametrize("name", sorted({fault.config for fault in FAULTS}))
 def test_without_fault_all_hold(name: str) -> None:
-    assert not broken(config_of(name))
+    assert not broken(name)

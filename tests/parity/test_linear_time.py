@@ -471,9 +471,9 @@ def test_sums_are_float32_under_autocast(kind: str) -> None:
 @pytest.mark.parametrize(
     ("model", "where"),
     [
-        ({"form": "encoder", "mixer": "retention"}, "model.encoder_mixer"),
-        ({"form": "encoder", "mixer": "ssm"}, "model.encoder_mixer"),
-        ({"form": "decoder", "mixer": "linformer"}, "model.decoder_mixer"),
+        ({"form": "encoder", "mixer": "retention"}, "model.mixer"),
+        ({"form": "encoder", "mixer": "ssm"}, "model.mixer"),
+        ({"form": "decoder", "mixer": "linformer"}, "model.mixer"),
         ({"form": "decoder", "mixer": "linear", "heads": 5}, "model.heads.count"),
         ({"form": "decoder", "mixer": "retention", "heads": C}, "model.heads.count"),
         ({"form": "decoder", "mixer": {"kind": "linear", "features": 5}}, "model.mixer.features"),

@@ -220,7 +220,7 @@ def test_a_key_of_another_kind_is_refused() -> None:
         ({"model": {"dim": 10**30}}, "model.dim"),
         ({"model": {"layers": 10**9}}, "model.layers"),
         ({"model": {"encoder_layers": 10**9}}, "model.encoder_layers"),
-        ({"model": {"dim": 2**20 - 1, "heads": 8}}, "model.heads.count"),
+        ({"model": {"dim": 2**20 - 1, "heads": 8, "position": "none"}}, "model.heads.count"),
         ({"training": {"seed": 2**63}}, "training.seed"),
         ({"training": {"optimizer": {"betas": [0.9, 1.0]}}}, "training.optimizer.betas.1"),
         ({"training": {"optimizer": {"betas": [-0.1, 0.9]}}}, "training.optimizer.betas.0"),

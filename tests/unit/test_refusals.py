@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
-from triptych.config import ModelConfig
+from triptych.config import ModelConfig, choices, parts
 from triptych.config.rules import RULES, Rule
 from triptych.errors import UserError
+from triptych.layout import Layout
+from triptych.model import build
 
 SCALED = {"kind": "dynamic", "factor": 2.0, "original": 64, "length": 128}
 WINDOW = {"kind": "window", "width": 3}
@@ -92,6 +95,17 @@ EXAMPLES: dict[str, tuple[Settings, Settings, str]] = {
         {"form": "decoder", "attention": {"visible": {"kind": "prefix", "length": 3}}},
         "model.attention.visible.kind",
     ),
+    "_targets_are_words": (
+        {"output": {"kind": "classes", "count": 3}},
+        {"form": "encoder", "output": {"kind": "classes", "count": 3}},
+        "model.output.kind",
+    ),
+    "_first_tokens_know_nothing": (
+        {"form": "decoder", "output": {"kind": "classes", "count": 3, "pool": "first"}},
+        {"form": "encoder", "output": {"kind": "classes", "count": 3, "pool": "first"}},
+        "model.output.pool",
+    ),
+    "_types_of_one_text": ({"types": 2}, {"form": "encoder", "types": 2}, "model.types"),
     "_enough_experts": (
         {"experts": {"count": 2, "top_k": 3}},
         {"experts": {"count": 3, "top_k": 3}},
@@ -151,3 +165,72 @@ def test_rules_refuse_with_reason_and_mend(rule: str) -> None:
 def test_rules_are_named_for_a_list(rule: Rule) -> None:
     assert rule.of.__doc__ and rule.other and not rule.other.endswith(".")
     assert rule.because in ("mathematics", "pointless", "harmful", "unbuilt")
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        ({"form": "decoder", "mixer": "bahdanau", "position": "rope"}, "model.mixer.kind"),
+        ({"form": "decoder", "mixer": "luong", "attention": {"softcap": 3.0}}, "model.mixer.kind"),
+        ({"form": "encoder", "encoder_mixer": "luong", "heads": 3}, "model.encoder_mixer.kind"),
+        ({"form": "decoder", "mixer": "linformer", "attention": {"visible": WINDOW}}, "model.mixer"),
+        ({"form": "encoder", "mixer": "retention", "heads": 16}, "model.mixer"),
+        ({"form": "decoder", "encoder_mixer": "bahdanau", "experts": {"top_k": 1}}, "model.encoder_mixer"),
+        ({"mixer": "lstm", "position": "rope", "attention": {"visible": WINDOW}}, "model.position.kind"),
+        ({"mixer": "bahdanau", "heads": {"kind": "mla", "count": 2, "qk_norm": True}}, "model.heads.kind"),
+        ({"dim": 15}, "model.dim"),
+    ],
+)
+def test_of_several_reasons_the_first_is_told(settings: Settings, where: str) -> None:
+    """What the form is not made for, before what would change nothing, before numbers."""
+    with pytest.raises(UserError) as refused:
+        model(settings)
+    assert refused.value.where == where
+
+
+OF_ATTENTION: list[Settings] = [
+    {"attention": {"visible": WINDOW}},
+    *({"attention": {"score": kind}} for kind in choices(parts.Score)),
+    *({"attention": own} for own in ({"softcap": 0.5}, {"sinks": True}, {"dropout": 0.3})),
+    *({"heads": {"count": 2} | own} for own in ({"kv": 1}, {"qk_norm": True}, {"dim": 6})),
+    *({"heads": {"kind": "mla", "count": 2} | own} for own in ({}, {"rotary": 2}, {"query": 5})),
+]
+
+
+def computed(config: ModelConfig) -> tuple[dict[str, Any], list[torch.Tensor]]:
+    """Parameters with their shapes, and logits in evaluation and in training."""
+    made, ids = build(config, seed=0), torch.arange(4, 18).view(2, 7)
+    given = (ids, Layout.padded([7, 5]))
+    given = given * 2 if config.form == "encoder_decoder" else given
+    out = []
+    for training in (False, True):
+        torch.manual_seed(1)
+        out.append(made.train(training)(*given).detach())
+    return {name: value.shape for name, value in made.state_dict().items()}, out
+
+
+@pytest.mark.parametrize("kind", choices(parts.Mixer))
+def test_no_setting_of_attention_is_idle(kind: str) -> None:
+    """What is accepted makes a difference, in every form and stack."""
+    needed = {key: 3 for key, f in choices(parts.Mixer)[kind].model_fields.items() if f.is_required()}
+    mixer, accepted = {"kind": kind, **needed}, 0
+    forms: list[Settings] = [
+        {"form": form, "mixer": mixer} for form in ("encoder_decoder", "decoder", "encoder")
+    ]
+    for place in [*forms, {"encoder_mixer": mixer}, {"decoder_mixer": mixer}]:
+        base = BASE | {"layers": 1, "position": "none", "tie": "none"} | place
+        try:
+            shapes, logits = computed(ModelConfig.parse(base))
+        except UserError:
+            continue
+        for changed in OF_ATTENTION:
+            try:
+                config = ModelConfig.parse(base | changed)
+            except UserError:
+                continue
+            if config == ModelConfig.parse(base):
+                continue
+            own, found = computed(config)
+            accepted += 1
+            assert own != shapes or not all(map(torch.equal, logits, found)), (place, changed)
+    assert accepted or kind in ("bahdanau", "luong")

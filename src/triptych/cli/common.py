@@ -14,6 +14,7 @@ from triptych.errors import UserError
 
 if TYPE_CHECKING:
     from triptych.config import ModelConfig, RunConfig
+    from triptych.engine import Bundle
     from triptych.insight.report import Heatmap
     from triptych.training.run import Outcome
     from triptych.training.tasks import Corpus
@@ -129,6 +130,26 @@ def check_writable(path: Path) -> None:
         raise UserError(f"there is no folder {folder} to write to", str(path), "make the folder first")
     if not os.access(folder if not stands or path.is_file() else path, os.W_OK):
         raise UserError("this file may not be written", str(path), "check that you may write there")
+
+
+def load_fast(run: Path) -> Bundle:
+    """A run, with the process made ready for many batches."""
+    from triptych.engine import load
+    from triptych.training.machine import keep_memory, prefer_fast_fp32
+
+    keep_memory()
+    prefer_fast_fp32()
+    return load(run)
+
+
+def warn_cut(lines: Sequence[int], most: int) -> None:
+    """Say which lines, by number, were not read to their end."""
+    if lines:
+        more = ", …" if len(lines) > 5 else ""
+        say(
+            f"warning: {len(lines):,} lines are longer than {most} tokens, and their ends were not read: "
+            f"{', '.join(map(str, lines[:5]))}{more}"
+        )
 
 
 def report(folder: Path, title: str, outcome: Outcome) -> Path:

@@ -12,7 +12,23 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 import typer
 
-from triptych.cli import demo, evaluate, inspect, parts, show, train, translate, verify
+from triptych.cli import (
+    classify,
+    data,
+    demo,
+    embed,
+    evaluate,
+    fill,
+    generate,
+    inspect,
+    parts,
+    search,
+    show,
+    tag,
+    train,
+    translate,
+    verify,
+)
 from triptych.errors import UserError
 
 app = typer.Typer(
@@ -26,11 +42,18 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("translate")(translate.translate)
+app.command("generate")(generate.generate)
+app.command("fill")(fill.fill)
+app.command("classify")(classify.classify)
+app.command("tag")(tag.tag)
+app.command("embed")(embed.embed)
+app.command("search")(search.search)
 app.command("evaluate")(evaluate.evaluate)
 app.command("verify")(verify.verify)
 app.command("parts")(parts.parts)
 app.command("inspect")(inspect.inspect)
 app.command("config")(show.config)
+app.add_typer(data.data, name="data")
 
 
 @app.callback(invoke_without_command=True)

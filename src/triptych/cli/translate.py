@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import queue
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -13,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from triptych.cli.common import check_writable, existing, say
+from triptych.cli.common import check_writable, existing
+from triptych.cli.lines import blocks
 from triptych.errors import UserError
 
 if TYPE_CHECKING:
     from triptych.engine import Translation
-
-BLOCK = 2000  # lines at a time: enough to sort by length, few enough to stream
 
 
 def translate(
@@ -77,7 +74,7 @@ def translate(
     listing = settings.n_best > 1 and not as_json
     written: list[str] = []
     number = 0
-    for block in _blocks(file):
+    for block in blocks(file, "type a line to translate it"):
         found = bundle.translator.translate(block, settings, strict=strict, align=as_json, first=number)
         text = "".join(_lines(found, block, number, as_json, listing))
         number += len(block)
@@ -110,61 +107,3 @@ def _lines(
                 yield f"{first + i} ||| {a.text} ||| {a.score:.4f}\n"
         else:
             yield t.text + "\n"
-
-
-def _blocks(file: str) -> Iterator[list[str]]:
-    """Lines in blocks: all that has arrived, up to a limit, so that a slow writer is answered at once."""
-    from triptych.text import iter_lines, read_lines
-
-    if file != "-":
-        lines = read_lines(Path(file))
-        for start in range(0, len(lines), BLOCK):
-            yield lines[start : start + BLOCK]
-        return
-    if sys.stdin.isatty():
-        yield from _prompt()
-        return
-    arrived: queue.Queue[str | BaseException | None] = queue.Queue(maxsize=4 * BLOCK)
-
-    def read() -> None:
-        try:
-            for line in iter_lines(sys.stdin.buffer, "standard input"):
-                arrived.put(line)
-            arrived.put(None)
-        except BaseException as error:
-            arrived.put(error)
-
-    threading.Thread(target=read, daemon=True).start()
-    while True:
-        block: list[str] = []
-        item = arrived.get()
-        while isinstance(item, str):
-            block.append(item)
-            if len(block) >= BLOCK:
-                break
-            try:
-                # A reader that is being fed needs a moment; a person or a slow program does not notice.
-                item = arrived.get(timeout=0.02)
-            except queue.Empty:
-                break
-        if block:
-            yield block
-        if isinstance(item, BaseException):
-            raise item
-        if item is None:
-            return
-
-
-def _prompt() -> Iterator[list[str]]:
-    say("type a line to translate it; an empty line or Ctrl-D ends")
-    while True:
-        try:
-            line = input("> ")
-        except EOFError:
-            return
-        except UnicodeDecodeError as error:
-            say(f"byte {error.start + 1} of this line is not UTF-8: nothing was translated")
-            continue
-        if not line:
-            return
-        yield [line]

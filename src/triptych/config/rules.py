@@ -77,7 +77,7 @@ def _layers_of_the_form(m: ModelConfig) -> Refusal | None:
             if m.form == form and getattr(m, key) is not None:
                 plain = key.removeprefix(f"{missing}_")
                 return (
-                    f"{'a decoder' if form == 'decoder' else 'an encoder'}-only model has no {missing}",
+                    f"a model of form {form} has no {missing}",
                     key,
                     f"use model.{plain} or model.{other}_{plain}",
                 )
@@ -115,10 +115,11 @@ def _mixers_in_their_stacks(m: ModelConfig) -> Refusal | None:
         if needed in mixer.stacks:
             continue
         other = "encoder" if side == "decoder" else "decoder"
-        fit = [kind for kind, one in choices(parts.Mixer).items() if needed in one.stacks]  # type: ignore[attr-defined]
-        mend = f"choose another: {', '.join(fit)}"
+        known: dict[str, type[parts.Mixer]] = choices(parts.Mixer)  # type: ignore[assignment]
+        fit = [kind for kind, one in known.items() if needed in one.stacks and not one.takes_source]
+        mend = f"use form {other}, or one of {', '.join(fit)}"
         if m.form == "encoder_decoder":
-            mend = f"leave it to the {other}, model.{other}_mixer"
+            mend = f"use it in the {other} alone: model.{other}_mixer={mixer.kind}"
         return (f"{mixer.kind} {why}, and the {side} is {needed}", _key(m, side), mend)
     return None
 
@@ -128,9 +129,9 @@ def _prefixes_in_decoders(m: ModelConfig) -> Refusal | None:
     if m.form == "decoder" or not any(seen.lookahead for side in m.stacks for seen in m.sights(side)):
         return None
     if m.form == "encoder":
-        why = "an encoder sees both directions everywhere"
+        why = "a prefix is for decoders, and an encoder sees both directions everywhere"
     else:
-        why = "a decoder over a source begins from nothing: it has no first tokens that are given"
+        why = "a decoder over a source has no first tokens that are given: a prefix would let it see ahead"
     return (why, "attention.visible.kind", "leave prefix out, or use form decoder")
 
 
@@ -265,19 +266,35 @@ def _experts_somewhere(m: ModelConfig) -> Refusal | None:
 # -- what does not go together ---------------------------------------------------------------------------
 
 
+@refuses(parts.Sinusoidal, "an odd model.dim")
+@refuses(parts.TransformerXL, "an odd model.dim")
+def _sine_and_cosine(m: ModelConfig) -> Refusal | None:
+    if not isinstance(m.position, parts.Sinusoidal | parts.TransformerXL) or m.dim % 2 == 0:
+        return None
+    return (
+        f"{m.position.kind} positions pair a sine with a cosine, and dim {m.dim} is odd",
+        "dim",
+        "make model.dim even",
+    )
+
+
 @refuses(parts.Heads, "a model.dim that their count does not divide, unless they have a width of their own")
 def _whole_heads(m: ModelConfig) -> Refusal | None:
     if not m.has_heads:
         return None
     if getattr(m.heads, "dim", None) is not None or m.dim % m.heads.count == 0:
         return None
+    kv, rope = getattr(m.heads, "kv", None) or 1, isinstance(m.position, parts.Rope)
     small = [n for n in range(1, math.isqrt(m.dim) + 1) if m.dim % n == 0]
     divisors = {*small, *(m.dim // n for n in small)}
-    near = sorted(sorted(divisors, key=lambda n: (abs(n - m.heads.count), n))[:3])
+    good = [n for n in divisors if n % kv == 0 and not (rope and m.dim // n % 2)]
+    near = sorted(sorted(good, key=lambda n: (abs(n - m.heads.count), n))[:3])
     return (
         f"dim {m.dim} is not divisible by {m.heads.count} heads",
         "heads.count",
-        f"choose {', '.join(map(str, near))} heads, or another model.dim",
+        f"choose {', '.join(map(str, near))} heads, or another model.dim"
+        if near
+        else "choose another model.dim",
     )
 
 
@@ -285,7 +302,7 @@ def _whole_heads(m: ModelConfig) -> Refusal | None:
 def _pairs_turn(m: ModelConfig) -> Refusal | None:
     if not isinstance(m.position, parts.Rope):
         return None
-    width, share = m.rotary_dim, m.position.share
+    width, share, own = m.rotary_dim, m.position.share, getattr(m.heads, "dim", None) is not None
     if share < 1 and (m.position.turning(width) % 2 or abs(m.position.turning(width) - share * width) > 1e-6):
         return (
             f"{share:g} of a head's {width} values is {share * width:g}, and rotary positions turn pairs",
@@ -294,9 +311,9 @@ def _pairs_turn(m: ModelConfig) -> Refusal | None:
         )
     if width % 2 and not isinstance(m.heads, parts.LatentHeads):
         return (
-            f"rotary positions turn pairs of values, and a head of {width} is odd",
+            f"rope positions turn pairs of values, and a head of {width} is odd",
             "position.kind",
-            "make model.dim / model.heads.count even",
+            f"make {'model.heads.dim' if own else 'model.dim / model.heads.count'} even",
         )
     return None
 
@@ -308,7 +325,7 @@ def _fast_and_slow(m: ModelConfig) -> Refusal | None:
     if m.position.turning(m.rotary_dim) > 2:
         return None
     return (
-        "another base leaves the fastest pair as it is, and there is no other",
+        "dynamic scaling leaves the fastest pair as it is, and there is no other",
         "position.scaling.kind",
         "use linear scaling, or wider heads",
     )
@@ -319,9 +336,10 @@ def _turns_show_in_products(m: ModelConfig) -> Refusal | None:
     if not isinstance(m.position, parts.Rope) or not isinstance(m.attention.score, parts.Additive):
         return None
     return (
-        "turned queries and keys meet by the difference of their positions in a product, not in a sum",
+        "queries and keys that rope has turned meet by the difference of their positions in a product, and "
+        "additive is a sum",
         "attention.score",
-        "use a dot product or cosine, or other positions",
+        "use scaled_dot, dot or cosine, or other positions",
     )
 
 
@@ -332,7 +350,8 @@ def _relations_are_dotted(m: ModelConfig) -> Refusal | None:
     if not isinstance(m.position, parts.Shaw | parts.TransformerXL) or dotted:
         return None
     return (
-        f"{m.position.kind} positions are part of the keys, and scores the sum of two products",
+        f"{m.position.kind} positions are part of the keys, and the score a sum of two products, which "
+        f"{m.attention.score.kind} is not",
         "attention.score",
         "use dot or scaled_dot, or other positions",
     )
@@ -346,29 +365,21 @@ def _deep_copies(m: ModelConfig) -> Refusal | None:
         return None
     key = "scale_embedding" if m.scale_embedding else "output.scale"
     return (
-        "a residual stream that outweighs its layers, read with the scaled embeddings it was written with, "
-        "begins by repeating its input",
+        "with placement deep a residual stream outweighs its layers; read with the scaled embeddings it was "
+        "written with, it begins by repeating its input",
         key,
         f"set model.{key}=false, or model.tie=none",
-    )
-
-
-@refuses(parts.Sinusoidal, "an odd model.dim")
-@refuses(parts.TransformerXL, "an odd model.dim")
-def _sine_and_cosine(m: ModelConfig) -> Refusal | None:
-    if not isinstance(m.position, parts.Sinusoidal | parts.TransformerXL) or m.dim % 2 == 0:
-        return None
-    return (
-        f"{m.position.kind} positions pair a sine with a cosine, and dim {m.dim} is odd",
-        "dim",
-        "make model.dim even",
     )
 
 
 @refuses(parts.LatentHeads, "a rotary key of odd width")
 def _latent_rotary(m: ModelConfig) -> Refusal | None:
     if isinstance(m.heads, parts.LatentHeads) and isinstance(m.position, parts.Rope) and m.rotary_dim % 2:
-        return (f"a rotary key of {m.rotary_dim} values cannot turn in pairs", "heads.rotary", "make it even")
+        return (
+            f"a rotary key of {m.rotary_dim} values cannot turn in pairs",
+            "heads.rotary",
+            "give an even number",
+        )
     return None
 
 
@@ -376,7 +387,11 @@ def _latent_rotary(m: ModelConfig) -> Refusal | None:
 def _latents_are_normalised(m: ModelConfig) -> Refusal | None:
     if not isinstance(m.heads, parts.LatentHeads) or not m.heads.qk_norm:
         return None
-    return ("latents are normalised already, before heads are made of them", "heads.qk_norm", "leave it out")
+    return (
+        "latents of mla are normalised already, before heads are made of them",
+        "heads.qk_norm",
+        "leave it out",
+    )
 
 
 @refuses(parts.Experts, "a token through more of them than there are")
@@ -408,8 +423,8 @@ def _dot_of_equal_widths(m: ModelConfig) -> Refusal | None:
         if isinstance(mixer, parts.LuongMixer) and mixer.score == "dot" and mixer.hidden not in (None, m.dim):
             return (
                 f"states of width {mixer.hidden} have no dot product with a source of width {m.dim}",
-                "mixer.score",
-                "use score general, or leave mixer.hidden out",
+                f"{_key(m, 'decoder')}.score",
+                "use general, or leave its hidden out",
             )
     return None
 

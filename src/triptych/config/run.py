@@ -28,7 +28,7 @@ class TokenizerConfig(Settings):
     """How text becomes ids. ``size`` counts all entries, the four specials included."""
 
     section: ClassVar[str] = "text.tokenizer"
-    kind: Literal["bpe", "unigram", "char", "byte"] = "bpe"
+    kind: Literal["bpe", "unigram", "char", "byte", "bytebpe"] = "bpe"
     size: PositiveInt = 8000
     shrink: bool = Field(
         False, description="take the largest vocabulary the corpus gives if size is too much"

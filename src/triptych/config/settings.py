@@ -178,7 +178,8 @@ def explain(root: type[Settings], error: ValidationError) -> UserError:
         return UserError(f"{value} stands where keys with values should", where, f"give its keys: {said}")
     if known := _node(root, path)[0].get("enum", []):
         return UserError(f"{value} does not fit", where, _nearest(str(first["input"]), list(map(str, known))))
-    return UserError(f"{value} does not fit", where, f"give {said}" if said else first["msg"])
+    why = f": {cause}" if cause is not None else ""  # of a validator of our own
+    return UserError(f"{value} does not fit{why}", where, f"give {said}" if said else first["msg"])
 
 
 def _plain(value: Any) -> str:
@@ -205,11 +206,9 @@ def fits(root: type[Settings], path: Sequence[str]) -> str:
         keys = list(node["properties"])
         section = ".".join([*([root.section] if root.section else []), *path])
         defaults = {key: inner.get("default", "…") for key, inner in node["properties"].items()}
-        plain = [key for key in node.get("required", keys) if not isinstance(defaults[key], dict | list)]
-        told = next(
-            (f"{key}={json.dumps(defaults[key], ensure_ascii=False)}" for key in plain if defaults[key]), ""
-        )
-        example = f"; such as {section}.{told}".replace('"', "") if section and told else ""
+        plain = [key for key in node.get("required", keys) if isinstance(defaults[key], int | float | str)]
+        told = [f"{section}.{key}={json.dumps(defaults[key], ensure_ascii=False)}" for key in plain[:1]]
+        example = f"; such as {told[0]}".replace('"', "") if section and told else ""
         return ", ".join(keys) + example
     if axis := inner_axis(root.model_fields[path[-1]].annotation) if path[-1] in root.model_fields else None:
         many = "a list of kinds" if node.get("type") == "array" else "a kind"

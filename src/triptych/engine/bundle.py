@@ -3,6 +3,7 @@
 RUN/config.yaml        every setting, as used
 RUN/tokenizer/         the tokenizer
 RUN/model.safetensors  the weights; its metadata names the tokenizer it belongs to
+RUN/labels.json        the names of classes or tags, where the model tells some apart
 RUN/checkpoints/ metrics.jsonl report.html data.json: from training
 """
 
@@ -23,9 +24,15 @@ from torch import Tensor, nn
 from triptych.config import DecodingConfig, RunConfig, load_config, to_yaml
 from triptych.config.load import standing
 from triptych.data import translation_batch
+from triptych.engine.classifier import Classifier
+from triptych.engine.embedder import Embedder
+from triptych.engine.filler import Filler
+from triptych.engine.generator import TURN_ENDS, Generator, longest, usual
+from triptych.engine.labels import read_labels
+from triptych.engine.tagger import Tagger
 from triptych.engine.translator import Translation, Translator
 from triptych.errors import UserError
-from triptych.model import EncoderDecoder, Model, build, tensors
+from triptych.model import DecoderOnly, EncoderDecoder, EncoderOnly, Model, build, tensors
 from triptych.text import Tokenizer, write_bytes_atomic, write_text_atomic
 
 CONFIG, TOKENIZER, MODEL = "config.yaml", "tokenizer", "model.safetensors"
@@ -46,6 +53,74 @@ class Bundle:
         if not isinstance(self.model, EncoderDecoder):
             raise UserError("only an encoder–decoder translates", "model.form", "use form encoder_decoder")
         return Translator(self.model, self.tokenizer, self.config.text.target, self.config.data.max_length)
+
+    @cached_property
+    def classifier(self) -> Classifier:
+        """Texts in, classes out."""
+        model, length = self._of_kind("classes"), self.config.data.max_length
+        return Classifier(model, self.tokenizer, self._labels(), length)
+
+    @cached_property
+    def tagger(self) -> Tagger:
+        """Sentences in, a tag for each word out."""
+        model, length = self._of_kind("tags"), self.config.data.max_length
+        return Tagger(model, self.tokenizer, self._labels(), length)
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """Texts in, vectors out."""
+        return Embedder(self._of_kind("vector"), self.tokenizer, self.config.data.max_length)
+
+    @cached_property
+    def generator(self) -> Generator:
+        """Prompts in, texts that go on with them out."""
+        config = self.config
+        if not isinstance(self.model, DecoderOnly):
+            raise self._misfit(
+                f"only a decoder goes on with a text, and this model is of form {config.model.form}"
+            )
+        self._of_kind("vocabulary")
+        template = getattr(config.objective, "template", "")
+        if template == "auto":
+            template = "chatml" if TURN_ENDS in self.tokenizer.symbols else "alpaca"
+        return Generator(
+            self.model,
+            self.tokenizer,
+            "packed" if template else config.data.packing,
+            usual(config.decoding),
+            longest(config),
+            template,
+        )
+
+    @cached_property
+    def filler(self) -> Filler:
+        """Texts with holes in, what may stand in them out."""
+        form = self.config.model.form
+        if not isinstance(self.model, EncoderOnly):
+            raise self._misfit(f"only an encoder fills holes, and this model is of form {form}")
+        self._of_kind("vocabulary")
+        return Filler(self.model, self.tokenizer)
+
+    @property
+    def texts(self) -> int:
+        """How many texts, 1 or 2, an example of its training had."""
+        return 2 if self.folder and read_json(self.folder / "data.json").get("texts_each") == 2 else 1
+
+    def _of_kind(self, kind: str) -> EncoderOnly | DecoderOnly:
+        """The model, when its output is of this kind."""
+        if self.config.model.output.kind != kind or isinstance(self.model, EncoderDecoder):
+            raise self._misfit(
+                f"the output of this model is {self.config.model.output.kind}, and {kind} is needed"
+            )
+        return self.model
+
+    def _misfit(self, what: str) -> UserError:
+        place = str(self.folder or "model.output")
+        return UserError(what, place, f"use `triptych {command(self.config)}`, or another run")
+
+    def _labels(self) -> tuple[str, ...]:
+        assert self.folder is not None, "names of classes and tags lie in the run's folder"
+        return read_labels(self.folder, getattr(self.config.model.output, "count", 0))
 
     def translate(self, lines: Sequence[str], **decoding: Any) -> list[str]:
         """One translation a line; keyword arguments are settings of ``DecodingConfig``."""
@@ -72,6 +147,14 @@ class Bundle:
         write_text_atomic(folder / CONFIG, to_yaml(self.config))
         self.tokenizer.save(folder / TOKENIZER)
         save_weights(self.model, folder / MODEL, self.tokenizer.fingerprint)
+
+
+def command(config: RunConfig) -> str:
+    """The command that a run of these settings is for."""
+    by_output = {"classes": "classify", "tags": "tag", "vector": "embed"}
+    by_form = {"encoder_decoder": "translate", "decoder": "generate", "encoder": "fill"}
+    usual = "fill" if config.objective.kind == "denoise" else by_form[config.model.form]
+    return by_output.get(config.model.output.kind, usual)
 
 
 def save_weights(model: nn.Module, path: Path, tokenizer: str) -> None:

@@ -71,3 +71,35 @@ class Until:
 
     def _begins(self, text: str) -> bool:
         return any(stop.startswith(text) for stop in self.stops)
+
+
+class Written:
+    """One output while it is being written.
+
+    Attributes:
+        ids: produced tokens, those of a stop text included, an end not.
+        text: what was given out so far.
+        reason: why it ended: ``eos``, ``stop`` or ``length``; empty before.
+    """
+
+    def __init__(self, spoken: Spoken, until: Until, ends: Sequence[int], limit: int) -> None:
+        self.spoken, self.until, self.ends, self.limit = spoken, until, ends, limit
+        self.ids: list[int] = []
+        self.text, self.reason = "", ""
+
+    def take(self, token: int) -> str:
+        """What can be given out after one more token."""
+        piece = ""
+        if token in self.ends:
+            self.reason = "eos"
+        else:
+            self.ids.append(token)
+            piece = self.until.add(self.spoken.add(token))
+            self.reason = "length" if len(self.ids) == self.limit else ""
+        if self.reason and not self.until.found:
+            piece += self.until.add(self.spoken.end())
+            piece += self.until.end()
+        if self.until.found:
+            self.reason = "stop"
+        self.text += piece
+        return piece

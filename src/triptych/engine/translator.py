@@ -13,6 +13,7 @@ import torch
 from triptych.config import DecodingConfig
 from triptych.data import BOS, EOS, pad
 from triptych.decoding import Hypothesis, TranslationSteps, rows, search
+from triptych.engine.lines import are_text
 from triptych.errors import UserError
 from triptych.layout import Layout
 from triptych.model import EncoderDecoder
@@ -91,7 +92,7 @@ class Translator:
         Args:
             first: number of the first line in the whole input: random draws depend on it.
         """
-        _are_text(lines, first)
+        are_text(lines, first)
         was = self.model.training
         self.model.eval()
         parts: list[list[str]] = []
@@ -211,21 +212,6 @@ class Translator:
         finally:
             watch(cross, on=False)
         return torch.stack([w.mean(1) for weights in kept for w in weights]).mean(0)[0].cpu()
-
-
-def _are_text(lines: Sequence[str], first: int) -> None:
-    """Refuse what is not a sequence of texts. Raises UserError."""
-    if isinstance(lines, str):
-        mend = "give a list of lines: translate([text])"
-        raise UserError("one text stands where lines should, and would be taken letter by letter", "", mend)
-    for number, line in enumerate(lines, first + 1):
-        if not isinstance(line, str):
-            raise UserError(f"{line!r} is no text", f"line {number}", "give each line as a str")
-        try:
-            line.encode()
-        except UnicodeEncodeError as error:
-            what = f"character {error.start + 1} is {line[error.start]!r}, half of a pair and no text"
-            raise UserError(what, f"line {number}", "decode the text as UTF-8 or UTF-16, whole") from None
 
 
 def _take(order: list[int], count: int) -> tuple[list[int], list[int]]:

@@ -6,7 +6,7 @@ examples ─ counts [N, K] ─┬─ sum over examples ────────�
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,9 +37,13 @@ class Measure:
     high: float | None = None
     signature: str = ""
 
+    @property
+    def span(self) -> str:
+        """The interval for a terminal; empty without one."""
+        return "" if self.low is None else f"{self.low:5.2f} … {self.high:5.2f}"
+
     def __str__(self) -> str:
-        span = "" if self.low is None else f"   {self.low:5.2f} … {self.high:5.2f}"
-        return f"{self.name:<14} {self.score:6.2f}{span}"
+        return f"{self.name:<14} {self.score:6.2f}   {self.span}".rstrip()
 
 
 def resampled(tables: Sequence[Values], resamples: int, seed: int) -> list[Values]:
@@ -75,14 +79,14 @@ def within(name: str, point: float, scores: Iterable[float], signature: str = ""
     return Measure(name, point, low, high, signature)
 
 
-def matching(said: Sequence[object], right: Sequence[object], what: str) -> None:
+def matching(said: Sized, right: Sized, what: str) -> None:
     """Refuse what cannot be scored: nothing, or unequal numbers. Raises UserError."""
     if len(said) != len(right):
         raise UserError(
             f"there are {len(said):,} {what} for {len(right):,} references",
             mend="give one for each reference",
         )
-    if not right:
+    if not len(right):
         raise UserError(f"there is nothing to score: no {what}", mend="give at least one")
 
 

@@ -40,6 +40,11 @@ class ClassScore:
     right: int
     said: int
 
+    @property
+    def defined(self) -> bool:
+        """Whether it has an F1."""
+        return self.right + self.said > 0
+
 
 @dataclass(frozen=True)
 class ClassScores:
@@ -67,8 +72,8 @@ class ClassScores:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; null for an F1 that is not defined."""
         plain = asdict(self)
-        for entry in plain["classes"]:
-            entry["f1"]["score"] = None if entry["f1"]["score"] != entry["f1"]["score"] else entry["f1"]["score"]
+        for entry, c in zip(plain["classes"], self.classes, strict=True):
+            entry["f1"]["score"] = c.f1.score if c.defined else None
         return {**plain, "notes": list(self.notes)}
 
     def table(self) -> str:
@@ -78,10 +83,9 @@ class ClassScores:
         lines = [heading(measures), *map(str, measures)]
         lines.append(f"{'':<{wide}}  precision  recall      F1   95 % interval   examples   said")
         for c in self.classes:
-            f1 = "     –" if c.f1.score != c.f1.score else f"{c.f1.score:6.2f}"
-            span = "" if c.f1.low is None else f"{c.f1.low:5.2f} … {c.f1.high:5.2f}"
-            figures = f"{c.precision:9.2f}  {c.recall:6.2f}  {f1}  {span:>14}  {c.right:9,}  {c.said:5,}"
-            lines.append(f"{c.label:<{wide}}  {figures}")
+            f1 = f"{c.f1.score:6.2f}" if c.defined else "     –"
+            rates = f"{c.precision:9.2f}  {c.recall:6.2f}  {f1}  {c.f1.span:>14}"
+            lines.append(f"{c.label:<{wide}}  {rates}  {c.right:9,}  {c.said:5,}")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
@@ -107,7 +111,8 @@ def score_classes(
     known = list(dict.fromkeys([*labels, *sorted({*right, *said})]))
     number = {label: k for k, label in enumerate(known)}
     K, n = len(known), len(right)
-    cells, counts = np.unique([number[r] * K + number[s] for r, s in zip(right, said, strict=True)], return_counts=True)
+    pairs = [number[r] * K + number[s] for r, s in zip(right, said, strict=True)]
+    cells, counts = np.unique(pairs, return_counts=True)
     row, column = cells // K, cells % K
     rng = np.random.default_rng(seed)
     drawn = [_sums(row, column, rng.multinomial(n, counts / n), K) for _ in range(resamples)]
@@ -149,7 +154,8 @@ def _f1(sums: Values) -> Values:
     """Per cent, of each class; NaN for a class that is nowhere."""
     hit, right, said = sums
     everywhere = right + said
-    return 200 * hit / np.where(everywhere > 0, everywhere, np.nan)
+    f1: Values = 200 * hit / np.where(everywhere > 0, everywhere, np.nan)
+    return f1
 
 
 def _doubts(classes: Sequence[ClassScore], known: int) -> Iterator[str]:

@@ -12,7 +12,7 @@ Sentences are what is resampled: the words of one are not independent.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -82,9 +82,8 @@ class TagScores:
         if self.spans:
             lines.append(f"{'':<{wide}}  precision  recall      F1   95 % interval   spans    said")
         for t in self.types:
-            span = "" if t.f1.low is None else f"{t.f1.low:5.2f} … {t.f1.high:5.2f}"
-            figures = f"{t.precision:9.2f}  {t.recall:6.2f}  {t.f1.score:6.2f}  {span:>14}  {t.right:6,}  {t.said:6,}"
-            lines.append(f"{t.kind:<{wide}}  {figures}")
+            rates = f"{t.precision:9.2f}  {t.recall:6.2f}  {t.f1.score:6.2f}  {t.f1.span:>14}"
+            lines.append(f"{t.kind:<{wide}}  {rates}  {t.right:6,}  {t.said:6,}")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
@@ -107,13 +106,9 @@ def score_tags(said: Tags, right: Tags, *, resamples: int = 1000, seed: int = 12
     tables = [np.array(equal, np.float64), counts]
     sums = resampled(tables, resamples, seed)
     accuracy = measure("accuracy, %", _share, tables[0].sum(0), sums[0])
-    total = counts.sum(0)
-    types = tuple(
-        _scored(kind, kind, total[3 * k : 3 * k + 3], sums[1][:, 3 * k : 3 * k + 3]) for k, kind in enumerate(kinds)
-    )
-    every = None
-    if marked:
-        every = _scored("", "span F1, %", total.reshape(-1, 3).sum(0), sums[1].reshape(resamples, -1, 3).sum(1))
+    total, drawn = counts.sum(0).reshape(-1, 3), sums[1].reshape(resamples, len(kinds), 3)
+    types = tuple(_scored(kind, "F1, %", total[k], drawn[:, k]) for k, kind in enumerate(kinds))
+    every = _scored("", "span F1, %", total.sum(0), drawn.sum(1)) if marked else None
     return TagScores(accuracy, every, types, words, tuple(rough(len(right), "sentences", resamples)))
 
 
@@ -129,9 +124,8 @@ def _spans(said: Tags, right: Tags) -> tuple[list[str], Values]:
 
 def _scored(kind: str, name: str, total: Values, sums: Values) -> SpanScore:
     right, said, hit = (int(n) for n in total)
-    return SpanScore(
-        kind, 100 * hit / max(said, 1), 100 * hit / max(right, 1), measure(name, _f1, total, sums), right, said, hit
-    )
+    precision, recall = 100 * hit / max(said, 1), 100 * hit / max(right, 1)
+    return SpanScore(kind, precision, recall, measure(name, _f1, total, sums), right, said, hit)
 
 
 def _f1(counts: Values) -> float:
@@ -140,4 +134,6 @@ def _f1(counts: Values) -> float:
     return float(200 * hit / max(right + said, 1))
 
 
-_share: Callable[[Values], float] = lambda counts: float(100 * counts[0] / max(counts[1], 1))
+def _share(counts: Values) -> float:
+    """Right words of all, in per cent."""
+    return float(100 * counts[0] / max(counts[1], 1))

@@ -1,7 +1,7 @@
 """How well texts are found by their vectors: recall at 1, 5 and 10, and mean reciprocal rank.
 
-    queries_QC · texts_NCᵀ = cosines_QN ─ rank of the right text ─┬─ rank ≤ k: recall at k
-                                                                  └─ 1 / rank: reciprocal (Voorhees 1999)
+queries_QC · texts_NCᵀ = cosines_QN ─ rank of the right text ─┬─ rank ≤ k: recall at k
+                                                              └─ 1 / rank: reciprocal (Voorhees 1999)
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from triptych.engine.embedder import Embedder
+from triptych.engine.vectors import Vectors
 from triptych.evaluation.bootstrap import Measure, heading, matching, measure, resampled, rough
-
-Vectors = npt.NDArray[np.float32]
 
 AT = (1, 5, 10)
 BLOCK = 1 << 22  # cosines at a time
@@ -48,8 +47,9 @@ class RetrievalScores:
     def table(self) -> str:
         """For a terminal."""
         measures = (*self.recall, self.mrr)
-        lines = [heading(measures), *map(str, measures), f"{self.queries:,} queries among {self.texts:,} texts"]
-        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+        counted = f"{self.queries:,} queries among {self.texts:,} texts"
+        notes = (f"note: {note}" for note in self.notes)
+        return "\n".join([heading(measures), *map(str, measures), counted, *notes])
 
 
 def ranks(queries_QC: Vectors, texts_NC: Vectors, right: Sequence[int]) -> npt.NDArray[np.int64]:
@@ -63,7 +63,8 @@ def ranks(queries_QC: Vectors, texts_NC: Vectors, right: Sequence[int]) -> npt.N
         own = np.asarray(right[start : start + rows])
         cosines_RN = queries_QC[start : start + rows] @ texts_NC.T
         bar_R = cosines_RN[np.arange(len(own)), own]
-        out[start : start + rows] = (cosines_RN >= bar_R[:, None] - NEAR).sum(1)  # the right one is among them
+        before_R = (cosines_RN >= bar_R[:, None] - NEAR).sum(1)  # the right one is among them
+        out[start : start + rows] = before_R
     return out
 
 

@@ -6,14 +6,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from triptych.insight.pictures import Heatmap, heatmap_svg, save_heatmap_png
+    from triptych.insight.pictures import Confusion, Heatmap, confusion_svg, heatmap_svg, save_heatmap_png
     from triptych.insight.report import Sample, write_report
 
-__all__ = ["Heatmap", "Sample", "heatmap_svg", "save_heatmap_png", "write_report"]
+__all__ = [
+    "Confusion",
+    "Heatmap",
+    "Sample",
+    "confusion_svg",
+    "heatmap_svg",
+    "save_heatmap_png",
+    "write_report",
+]
 
 _PLACES = {
+    "Confusion": "pictures",
     "Heatmap": "pictures",
     "Sample": "report",
+    "confusion_svg": "pictures",
     "heatmap_svg": "pictures",
     "save_heatmap_png": "pictures",
     "write_report": "report",

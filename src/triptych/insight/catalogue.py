@@ -12,9 +12,10 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from typing import Any
 
-from triptych.config import ModelConfig, Part, choices
+from triptych.config import ModelConfig, Part, choices, parts
 from triptych.config.load import put
 from triptych.config.rules import MEANING, RULES
 from triptych.config.settings import inner_axis, type_name
@@ -35,6 +36,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "model.attention": ("mixers",),
     "model.position": ("mixers", "positions"),
     "model.embedding": ("embedding", "output"),
+    "model.output": ("output",),
     "": ("mixers", "feed-forward", "norms", "positions"),
 }
 
@@ -76,6 +78,8 @@ class Entry:
         line, paper: from its docstring.
         module: what carries it out.
         cost: None where no layer can be made with it at that size.
+        fits: of a mixer, the stacks it can stand in, by form; None of others.
+        never: by axis, choices that no model of one layer a stack has beside it, whatever else it is made of.
     """
 
     kind: str
@@ -85,6 +89,8 @@ class Entry:
     settings: list[Setting]
     refuses: list[Refused]
     cost: Price | None
+    fits: dict[str, list[str]] | None = None
+    never: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -152,6 +158,8 @@ def entry(axis: type[Part], choice: type[Part]) -> Entry:
         list(settings(choice)),
         refused(*choice.__mro__[: choice.__mro__.index(axis)]),
         price(axis, choice) if module else None,
+        fits(choice) if issubclass(choice, parts.Mixer) else None,
+        never(axis, choice),
     )
 
 
@@ -228,6 +236,70 @@ def attempts(axis: type[Part], choice: type[Part]) -> Iterator[tuple[str, dict[s
             kind["dim"] = 4 * DIM
         put(data, [*path, last], kind, axis.section)
         yield ", ".join(f"{k}={v}" for k, v in given.items()), data
+
+
+# -- combinations ------------------------------------------------------------------------------------------
+
+
+def possible(form: str, *chosen: tuple[str, type[Part]]) -> bool:
+    """Whether there is a model of one layer a stack with these choices, each under its key."""
+    data: dict[str, Any] = {"form": form, "layers": 1, "position": "none"}
+    for key, choice in chosen:
+        put(data, key.split("."), example(choice), key)
+    try:
+        ModelConfig.parse(data)
+    except UserError:
+        return False
+    return True
+
+
+@cache
+def example(choice: type[Part]) -> dict[str, Any]:
+    """Its kind, and of what it needs the first guess that it takes."""
+    axis = next(one for one in axes().values() if issubclass(choice, one))
+    plain = [next(iter(choices(axis)))] * 2
+    needed = {s.name: s.type for s in settings(choice) if s.needed}
+    kind = {"kind": choice.model_fields["kind"].default}
+    for guess in itertools.product(*([plain] if "kind" in kind else GUESSES for kind in needed.values())):
+        given = {**kind, **dict(zip(needed, guess, strict=True))}
+        try:
+            choice.parse(given)
+        except UserError:
+            continue
+        return given
+    return kind
+
+
+FORMS: dict[str, tuple[str, ...]] = {
+    "encoder_decoder": ("encoder", "decoder"), "decoder": ("decoder",), "encoder": ("encoder",)
+}  # fmt: skip
+
+
+def fits(mixer: type[Part]) -> dict[str, list[str]]:
+    """The stacks of each form that it can stand in."""
+    found = {
+        form: [s for s in sides if possible(form, (f"{s}_mixer", mixer))] for form, sides in FORMS.items()
+    }
+    return {form: sides for form, sides in found.items() if sides}
+
+
+def never(axis: type[Part], choice: type[Part]) -> dict[str, list[str]]:
+    """The choices of other axes that cannot be beside it."""
+
+    def keys(axis: type[Part]) -> list[str]:
+        key = axis.section.removeprefix("model.")
+        return [key, "encoder_mixer", "decoder_mixer"] if key == "mixer" else [key]
+
+    def beside(other: type[Part], one: type[Part]) -> bool:
+        pairs = itertools.product(FORMS, keys(axis), keys(other))
+        return any(possible(form, (own, choice), (key, one)) for form, own, key in pairs)
+
+    others = {name: other for name, other in axes().items() if other is not axis}
+    found = {
+        name: [kind for kind, one in choices(other).items() if not beside(other, one)]
+        for name, other in others.items()
+    }
+    return {name: kinds for name, kinds in found.items() if kinds}
 
 
 # -- text --------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""Attention as a picture: target tokens down, source tokens across, darker where more is looked at.
+"""Attention as a picture: target tokens down, source tokens across, darker where more is looked at. And a
+confusion matrix: right classes down, said ones across.
 
 The SVG leaves the drawing of letters to the browser, which has or finds a font for every script and knows
 right-to-left and joined writing. The PNG is matplotlib's, for places that show no SVG.
@@ -20,9 +21,11 @@ from triptych.insight.markup import escape, number, visible
 if TYPE_CHECKING:
     from matplotlib.font_manager import FontEntry
 
-__all__ = ["Heatmap", "heatmap_svg", "save_heatmap_png"]
+__all__ = ["Confusion", "Heatmap", "confusion_svg", "heatmap_svg", "save_heatmap_png"]
 
 LONGEST = 18  # ems of a label; what is longer is cut, and whole on hover
+MOST_CLASSES = 30  # in a confusion matrix; the rarest of more are one row and column
+_SIDES = "right ↓ said →"
 FAINTEST = 0.01  # share of the strongest weight; below it a cell looks empty
 # In a file of its own the picture brings its colours along.
 _STYLE = (
@@ -106,22 +109,21 @@ def heatmap_svg(
     for s, token in enumerate(sources):
         x, y = left + cell * (s + 0.5) + 4, top - 8
         place = f'transform="translate({x:.1f} {y:.1f}) rotate(-45)"'
-        parts.append(_label(token, place, "start", source_language))
+        parts.append(_label(visible(token), place, "start", source_language))
     for t, token in enumerate(targets):
         place = f'x="{left - 10:.1f}" y="{top + cell * (t + 0.5) + 4.5:.1f}"'
-        parts.append(_label(token, place, "end", target_language))
+        parts.append(_label(visible(token), place, "end", target_language))
     parts += _cells(heatmap, rows, strongest, left, top, cell)
     parts.append(f'<rect class="box" x="{left:.1f}" y="{top:.1f}" width="{wide}" height="{high}"/>')
     parts += _scale(strongest, left, top + high + 22)
     return "".join([*parts, "</svg>"])
 
 
-def _label(token: str, place: str, where: str, language: str) -> str:
-    """A token; its direction is its own, its anchor the picture's.
+def _label(shown: str, place: str, where: str, language: str = "") -> str:
+    """A token or a class; its direction is its own, its anchor the picture's.
 
     A right-to-left text has its start on the right, so ``start`` and ``end`` swap sides there.
     """
-    shown = visible(token)
     rtl = _right_to_left(shown)
     side = {"start": "end", "end": "start"}[where] if rtl else where
     turn = ' direction="rtl"' if rtl else ""
@@ -162,6 +164,92 @@ def _scale(strongest: float, left: float, y: float) -> Iterable[str]:
     yield f'<rect class="box" x="{left + 26:.1f}" y="{y:.1f}" width="140" height="12"/>'
     yield f'<text x="{left + 18:.1f}" y="{y + 10.5:.1f}" class="end">0</text>'
     yield f'<text x="{left + 174:.1f}" y="{y + 10.5:.1f}">{number(strongest, 2)}</text>'
+
+
+# -- confusion ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Which classes were taken for which.
+
+    Attributes:
+        labels: K names.
+        counts: ``[K][K]`` examples; row: the right class, column: the one said.
+        title: one line.
+    """
+
+    labels: Sequence[str]
+    counts: Sequence[Sequence[int]]
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        assert len(self.counts) == len(self.labels), "a row for each class"
+        assert {len(row) for row in self.counts} <= {len(self.labels)}, "a column for each class"
+
+    def folded(self, most: int = MOST_CLASSES) -> Confusion:
+        """At most so many classes: the rarest are taken together, as the last one."""
+        if len(self.labels) <= most:
+            return self
+        by_size = sorted(range(len(self.labels)), key=lambda k: -sum(self.counts[k]))
+        kept = sorted(by_size[: most - 1])
+        groups = [*([k] for k in kept), sorted(by_size[most - 1 :])]
+        counts = [
+            [sum(self.counts[r][c] for r in down for c in across) for across in groups] for down in groups
+        ]
+        return Confusion([*(self.labels[k] for k in kept), f"{len(groups[-1])} others"], counts, self.title)
+
+
+def confusion_svg(confusion: Confusion, *, standalone: bool = False) -> str:
+    """The picture as ``<svg>`` text; empty without classes. A cell is as dark as its share of its row, and
+    holds its count; of more than ``MOST_CLASSES`` the rarest are one.
+
+    Args:
+        standalone: for a file of its own: with a name space and its own colours, instead of the page's.
+    """
+    shown = confusion.folded()
+    labels, K = shown.labels, len(shown.labels)
+    if not K:
+        return ""
+    cell = 40 if K <= 12 else 30
+    widest = 13 * max(width_of(fit(label)) for label in labels)
+    left = 24 + max(widest, 13 * width_of(_SIDES))
+    lean = 0.71 * widest  # labels across stand at 45°
+    top, size = 42 + lean, cell * K
+    width, height = left + size + max(20.0, lean - cell / 2 + 12), top + size + 16
+    space = ' xmlns="http://www.w3.org/2000/svg"' if standalone else ""
+    parts = [
+        f'<svg{space} class="heatmap" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{escape(shown.title)}">',
+        _STYLE if standalone else "",
+        f'<text class="end" x="{left - 10:.1f}" y="{top - 8:.1f}">{_SIDES}</text>',
+    ]
+    for k, label in enumerate(labels):
+        x, y = left + cell * (k + 0.5) + 4, top - 8
+        parts.append(_label(label, f'transform="translate({x:.1f} {y:.1f}) rotate(-45)"', "start"))
+        parts.append(_label(label, f'x="{left - 10:.1f}" y="{top + cell * (k + 0.5) + 4.5:.1f}"', "end"))
+    for r, row in enumerate(shown.counts):
+        for c, count in enumerate(row):
+            if count:
+                tip = f"{labels[r]} → {labels[c]}: {count:,} of {sum(row):,}"
+                parts += _counted(count, count / sum(row), tip, left + cell * c, top + cell * r, cell)
+    parts.append(f'<rect class="box" x="{left:.1f}" y="{top:.1f}" width="{size}" height="{size}"/>')
+    return "".join([*parts, "</svg>"])
+
+
+def _counted(count: int, share: float, tip: str, x: float, y: float, cell: int) -> Iterable[str]:
+    """A cell with its count, which is white where the cell is dark."""
+    title = f"<title>{escape(tip)}</title>"
+    yield (
+        f'<rect class="cell" x="{x:.1f}" y="{y:.1f}" width="{cell}" height="{cell}" '
+        f'fill-opacity="{share:.3f}">{title}</rect>'
+    )
+    text = f"{count:,}" if count < 10_000 else f"{number(count / 1000, 2)}k"
+    colour, points = "#fff" if share > 0.5 else "#333", min(12.0, 1.7 * (cell - 4) / len(text))
+    yield (
+        f'<text class="mid" x="{x + cell / 2:.1f}" y="{y + cell / 2 + 4:.1f}" '
+        f'style="fill:{colour};font-size:{points:.1f}px">{text}{title}</text>'
+    )
 
 
 # -- PNG ---------------------------------------------------------------------------------------------------

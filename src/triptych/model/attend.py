@@ -14,7 +14,7 @@ kernel knows (see ``Shaping``) goes by the definition.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,6 +29,8 @@ Way = Literal["auto", "reference", "sdpa", "short"]
 
 # Up to this many keys, `short` is faster than the fused CPU kernels in training (benchmarks/attend.py).
 SHORT = 256
+# So many scores at a time: the fused kernels win on longer sequences only because theirs stay in the cache.
+NEAR = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,8 @@ def _short(
 
 class _Short(torch.autograd.Function):
     """Attention by batched products over ``[B·G, (H/G)·T, D]``: heads that share keys are rows of one
-    product, so keys and values are never copied."""
+    product, so keys and values are never copied. Scores become weights in place, and so do their gradients,
+    for a few rows at a time."""
 
     @staticmethod
     def forward(
@@ -189,28 +192,53 @@ class _Short(torch.autograd.Function):
         shape: tuple[int, int, int, int, int],
     ) -> Tensor:
         B, G, R, T, S = shape
+        ctx.scale, ctx.shape = scale, shape
+        ctx.bias = bias.shape if bias is not None and ctx.needs_input_grad[4] else None
+        q, k_DS = q * scale, k.transpose(1, 2)
+        weights, y = q.new_empty(B * G, R * T, S), q.new_empty(B * G, R * T, v.shape[-1])
         with torch.autocast(q.device.type, enabled=False):
-            scores = torch.bmm(q * scale, k.transpose(1, 2)).view(B, G * R, T, S)
-            for added in (hidden, bias):
-                if added is not None:
-                    scores += added
-            weights = scores.softmax(-1)
-            if rows is not None:
-                weights *= rows
-            weights = weights.view(B * G, R * T, S)
-            ctx.save_for_backward(q, k, v, weights)
-            ctx.scale, ctx.shape = scale, (B, G * R, T, S)
-            ctx.bias = bias.shape if bias is not None and ctx.needs_input_grad[4] else None
-            return torch.bmm(weights, v)
+            for some, own in _few(shape):
+                torch.bmm(q[own], k_DS[own], out=weights[own])
+                scores = weights[own].view(-1, G * R, T, S)
+                for added in (hidden, bias):
+                    if added is not None:
+                        scores += _of(added, some)
+                torch.softmax(scores, -1, out=scores)
+                if rows is not None:
+                    scores *= _of(rows, some)
+                torch.bmm(weights[own], v[own], out=y[own])
+        ctx.save_for_backward(q, k, v, weights)
+        return y
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, weights = ctx.saved_tensors
-        g = grads[0]
-        dv = torch.bmm(weights.transpose(1, 2), g)
-        dw = torch.bmm(g, v.transpose(1, 2))
-        # d softmax: w · (dw - Σ w·dw)
-        ds = torch._softmax_backward_data(dw, weights, -1, weights.dtype)
-        dbias = ds.view(ctx.shape).sum_to_size(ctx.bias) if ctx.bias is not None else None
-        ds = ds.mul_(ctx.scale) if dbias is None else ds * ctx.scale
-        return torch.bmm(ds, k), torch.bmm(ds.transpose(1, 2), q), dv, None, dbias, None, None, None
+        B, G, R, T, S = ctx.shape
+        g, v_DS = grads[0], v.transpose(1, 2)
+        dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+        dbias = q.new_zeros(ctx.bias) if ctx.bias is not None else None
+        for some, own in _few(ctx.shape):
+            w = weights[own]
+            torch.bmm(w.transpose(1, 2), g[own], out=dv[own])
+            ds = torch.bmm(g[own], v_DS[own])
+            torch._softmax_backward_data(ds, w, -1, w.dtype, grad_input=ds)  # w · (dw - Σ w·dw)
+            if dbias is not None:
+                part = _of(dbias, some)
+                part += ds.view(-1, G * R, T, S).sum_to_size(part.shape)
+            torch.bmm(ds, k[own], out=dq[own])
+            torch.bmm(ds.transpose(1, 2), q[own], out=dk[own])
+        return dq.mul_(ctx.scale), dk, dv, None, dbias, None, None, None
+
+
+def _few(shape: tuple[int, int, int, int, int]) -> Iterator[tuple[slice, slice]]:
+    """Rows of which the scores stay in a core's cache, and where their heads are among all rows' heads."""
+    B, G, R, T, S = shape
+    size = max(1, NEAR // max(1, G * R * T * S))
+    for start in range(0, B, size):
+        stop = min(start + size, B)
+        yield slice(start, stop), slice(start * G, stop * G)
+
+
+def _of(x: Tensor, rows: slice) -> Tensor:
+    """What some rows have of ``[B or 1, …]``."""
+    return x if len(x) == 1 else x[rows]

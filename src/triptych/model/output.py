@@ -25,6 +25,9 @@ from triptych.model.norm import build_norm, norm_cost
 from triptych.model.registry import Cost, carries_out, linear_cost, part_of
 from triptych.model.stack import fresh
 
+# Whether a row's second text follows its first.
+PAIR = parts.ClassesOutput(count=2, pool="first", pooler=True)
+
 
 class Transform(nn.Module):
     """``norm(act(map(h)))``, which stands before the vocabulary in BERT."""
@@ -57,18 +60,16 @@ class Vocabulary(nn.Linear):
         self.transform = Transform(settings.transform, model) if settings.transform != "none" else None
         self.scale = model.dim**-0.5 if settings.scale else 1.0
         if settings.next_sentence:
-            self.pair = Pooler(model, 2, "first", pooler=True, p=0.0)
+            self.pair = Classes(PAIR, model, embedding)
 
     @classmethod
-    def cost(cls, settings: Any, model: ModelConfig, batch: int, length: int) -> Cost:
+    def cost(cls, settings: parts.VocabularyOutput, model: ModelConfig, batch: int, length: int) -> Cost:
         """Of the logits; ``pair`` has no part in them, and its parameters alone are counted."""
         total: Cost = part_of(model.embedding).output_cost(model.embedding, model, batch * length)
-        if model.tie != "none":
-            total += Cost(-total.parameters)
+        total += Cost(settings.bias * model.vocab - (model.tie != "none") * total.parameters)
         if settings.transform != "none":
             total += linear_cost(batch * length, model.dim, model.dim, bias=True) + norm_cost(model)
-        pair = Cost(pooler_cost(model, 0, 2, pooler=True).parameters * settings.next_sentence)
-        return total + Cost(settings.bias * model.vocab) + pair
+        return total + Classes.cost(PAIR, model, 0, 0) * settings.next_sentence
 
     def inner(self, hidden: Tensor) -> Tensor:
         """``[…, C]`` → ``[…, E]``: what the weights are multiplied with."""
@@ -81,16 +82,22 @@ class Vocabulary(nn.Linear):
         return super().forward(self.inner(hidden))
 
 
-class Choice(nn.Module):
-    """``map(dropout(h))``: K scores that begin near 0."""
+@carries_out(parts.TagsOutput)
+class Tags(nn.Module):
+    """``map(dropout(h))`` of tokens (Devlin et al. 2019, section 5.3): K scores that begin near 0."""
 
-    def __init__(self, model: ModelConfig, count: int, p: float) -> None:
+    def __init__(self, settings: parts.CountedOutput, model: ModelConfig, embedding: Embedding) -> None:
         super().__init__()
-        if not count:
-            raise UserError("how many there are is not set", "model.output.count", "give model.output.count=…")
-        self.dropout, self.map = Dropout(p), nn.Linear(model.dim, count)
+        if not settings.count:
+            raise UserError("nothing says how many there are", "model.output.count", "give their number")
+        self.dropout, self.map = Dropout(model.dropout), nn.Linear(model.dim, settings.count)
         nn.init.normal_(self.map.weight, std=0.02)
         nn.init.zeros_(self.map.bias)
+
+    @classmethod
+    def cost(cls, settings: Any, model: ModelConfig, batch: int, length: int) -> Cost:
+        """A map of each token."""
+        return linear_cost(batch * length, model.dim, settings.count, bias=True)
 
     def forward(self, hidden: Tensor, layout: Layout | None = None) -> Tensor:
         """``[…, C]`` → ``[…, K]``."""
@@ -98,52 +105,28 @@ class Choice(nn.Module):
         return y
 
 
-@carries_out(parts.TagsOutput)
-class Tags(Choice):
-    """Tags of tokens (Devlin et al. 2019, section 5.3)."""
+@carries_out(parts.ClassesOutput)
+class Classes(Tags):
+    """The same of rows' pooled hidden states, or of ``tanh(map(h))`` of these (section 4.1 there)."""
 
-    def __init__(self, settings: parts.TagsOutput, model: ModelConfig, embedding: Embedding) -> None:
-        super().__init__(model, settings.count, model.dropout)
+    def __init__(self, settings: parts.ClassesOutput, model: ModelConfig, embedding: Embedding) -> None:
+        super().__init__(settings, model, embedding)
+        self.how = model.pool if settings.pool == "auto" else settings.pool
+        self.pooler = nn.Linear(model.dim, model.dim) if settings.pooler else None
+        if self.pooler is not None:
+            fresh(self.pooler)
 
     @classmethod
     def cost(cls, settings: Any, model: ModelConfig, batch: int, length: int) -> Cost:
-        """A map of each token."""
-        return linear_cost(batch * length, model.dim, settings.count, bias=True)
-
-
-class Pooler(Choice):
-    """A choice from pooled hidden states; with a pooler, from ``tanh(map(h))`` of them."""
-
-    def __init__(self, model: ModelConfig, count: int, how: str, pooler: bool, p: float) -> None:
-        super().__init__(model, count, p)
-        self.how, self.pooler = how, nn.Linear(model.dim, model.dim) if pooler else None
-        if self.pooler is not None:
-            fresh(self.pooler)
+        """Maps of each row."""
+        first: Cost = linear_cost(batch, model.dim, model.dim, bias=True) * settings.pooler
+        return first + linear_cost(batch, model.dim, settings.count, bias=True)
 
     def forward(self, hidden: Tensor, layout: Layout | None = None) -> Tensor:
         """``[B, T, C]`` → ``[B, K]``."""
         assert layout is not None
         h_BC = pooled(self.how, hidden, layout)
         return super().forward(h_BC if self.pooler is None else self.pooler(h_BC).tanh())
-
-
-def pooler_cost(model: ModelConfig, rows: int, count: int, pooler: bool) -> Cost:
-    """Maps of each row."""
-    first = linear_cost(rows, model.dim, model.dim, bias=True)
-    return linear_cost(rows, model.dim, count, bias=True) + first * pooler
-
-
-@carries_out(parts.ClassesOutput)
-class Classes(Pooler):
-    """Classes of rows (Devlin et al. 2019, section 4.1)."""
-
-    def __init__(self, settings: parts.ClassesOutput, model: ModelConfig, embedding: Embedding) -> None:
-        super().__init__(model, settings.count, model.pool, settings.pooler, model.dropout)
-
-    @classmethod
-    def cost(cls, settings: Any, model: ModelConfig, batch: int, length: int) -> Cost:
-        """Maps of each row."""
-        return pooler_cost(model, batch, settings.count, settings.pooler)
 
 
 @carries_out(parts.VectorOutput)
@@ -155,8 +138,8 @@ class Vector(nn.Module):
         self.how = model.pool
 
     @classmethod
-    def cost(cls, settings: Any, model: ModelConfig, batch: int, length: int) -> Cost:
-        """No parameters and no products."""
+    def cost(cls, settings: parts.VectorOutput, model: ModelConfig, batch: int, length: int) -> Cost:
+        """None."""
         return Cost()
 
     def forward(self, hidden: Tensor, layout: Layout) -> Tensor:

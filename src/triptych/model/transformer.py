@@ -5,7 +5,7 @@
     DecoderOnly      ids ─ embed ─ Stack(causal) ─ output →
     EncoderOnly      ids ─ embed ─ Stack(all visible) ─ output →
 
-Outputs are those of output.py: of each token, logits_BTV of words or tags; or of each row, classes or a vector.
+Outputs are those of output.py: of each token, scores of words or tags; or of each row, classes or a vector.
 B rows, T tokens, S source tokens, C model width, V vocabulary.
 """
 
@@ -23,15 +23,16 @@ from triptych.config import ModelConfig
 from triptych.errors import UserError
 from triptych.layout import Layout
 from triptych.model import mixers as mixers  # registers them
-from triptych.model.dropout import Dropout
 from triptych.model import output as output  # registers them
+from triptych.model.dropout import Dropout
 from triptych.model.embedding import Embedding
 from triptych.model.registry import Cost, Shape, part_of
 from triptych.model.stack import Block, Stack, kept_values, stack_costs
 from triptych.model.state import State
 
-# Where parts put what is to be added to the loss.
+# Where parts put what is to be added to the loss; and the types ``[B, T]`` of tokens.
 Aux = list[Tensor] | None
+Types = Tensor | None
 
 
 @dataclass(frozen=True)
@@ -61,27 +62,16 @@ class Transformer(nn.Module):
         table: Embedding = part_of(self.config.embedding)(self.config.embedding, self.config)
         return table
 
-    def output_of(self, embedding: Embedding) -> nn.Module:
-        """What ``model.output`` names; scores of words may have the embedding's weights."""
-        output: nn.Module = part_of(self.config.output)(self.config.output, self.config, embedding)
-        return output
-
     def embed(self, embedding: Embedding, ids_BT: Tensor) -> Tensor:
         """``[B, T]`` ids to ``[B, T, C]``, times √C (Vaswani et al. 2017, section 3.4)."""
         x: Tensor = embedding(ids_BT)
         return x * self.scale
 
     def run(
-        self,
-        stack: Stack,
-        embedding: Embedding,
-        ids: Tensor,
-        layout: Layout,
-        types: Tensor | None = None,
-        **kwargs: object,
+        self, stack: Stack, embedding: Embedding, ids: Tensor, layout: Layout, types: Types, **kwargs: Any
     ) -> Tensor:
-        """Embed and run a stack. Positions join before dropout (section 5.4), and so do types ``[B, T]``, which
-        are 0 unless given (Devlin et al. 2019, figure 2)."""
+        """Embed and run a stack. Positions join before dropout (section 5.4), and so do types ``[B, T]``,
+        which are 0 unless given (Devlin et al. 2019, figure 2)."""
         x = stack.position.embed(self.embed(embedding, ids), layout)
         if self.types is not None:
             x = x + self.types(torch.zeros_like(ids) if types is None else types)
@@ -98,11 +88,11 @@ class EncoderDecoder(Transformer):
         self.target_embedding = self.source_embedding if model.tie == "all" else self.table()
         self.encoder = Stack(model, causal=False)
         self.decoder = Stack(model, causal=True)
-        self.output: Any = self.output_of(self.target_embedding)
+        self.output: Any = part_of(model.output)(model.output, model, self.target_embedding)
 
     def encode(self, ids_BS: Tensor, layout: Layout, aux: Aux = None) -> Memory:
         """Source ids to hidden states."""
-        return Memory(self.run(self.encoder, self.source_embedding, ids_BS, layout, aux=aux), layout)
+        return Memory(self.run(self.encoder, self.source_embedding, ids_BS, layout, None, aux=aux), layout)
 
     def start(self, memory: Memory, beams: int = 1, back: int = 0) -> State:
         """An empty state over a source, with ``beams`` rows for each of its rows. What is made of the source
@@ -123,7 +113,9 @@ class EncoderDecoder(Transformer):
     ) -> Tensor:
         """Target ids to hidden states ``[B, T, C]``: over a ``memory``, or a ``state`` made from one."""
         source = {"source": memory.hidden, "source_layout": memory.layout} if memory and not state else {}
-        return self.run(self.decoder, self.target_embedding, ids_BT, layout, state=state, aux=aux, **source)
+        return self.run(
+            self.decoder, self.target_embedding, ids_BT, layout, None, state=state, aux=aux, **source
+        )
 
     def forward(self, source_ids: Tensor, source: Layout, target_ids: Tensor, target: Layout) -> Tensor:
         """Logits ``[B, T, V]`` for the token after each target token."""
@@ -139,24 +131,19 @@ class DecoderOnly(Transformer):
         super().__init__(model)
         self.embedding = self.table()
         self.decoder = Stack(model, causal=True)
-        self.output: Any = self.output_of(self.embedding)
+        self.output: Any = part_of(model.output)(model.output, model, self.embedding)
 
     def start(self, back: int = 0) -> State:
         """An empty state, which will be truncated by ``back`` tokens at most."""
         return self.decoder.start(back=back)
 
     def decode(
-        self,
-        ids_BT: Tensor,
-        layout: Layout,
-        state: State | None = None,
-        types: Tensor | None = None,
-        aux: Aux = None,
+        self, ids_BT: Tensor, layout: Layout, state: State | None = None, types: Types = None, aux: Aux = None
     ) -> Tensor:
         """Ids to hidden states ``[B, T, C]``."""
         return self.run(self.decoder, self.embedding, ids_BT, layout, types, state=state, aux=aux)
 
-    def forward(self, ids_BT: Tensor, layout: Layout, types: Tensor | None = None) -> Tensor:
+    def forward(self, ids_BT: Tensor, layout: Layout, types: Types = None) -> Tensor:
         """Logits ``[B, T, V]`` for the token after each token, or what else ``model.output`` says."""
         said: Tensor = self.output(self.decode(ids_BT, layout, types=types), layout)
         return said
@@ -169,13 +156,13 @@ class EncoderOnly(Transformer):
         super().__init__(model)
         self.embedding = self.table()
         self.encoder = Stack(model, causal=False)
-        self.output: Any = self.output_of(self.embedding)
+        self.output: Any = part_of(model.output)(model.output, model, self.embedding)
 
-    def encode(self, ids_BT: Tensor, layout: Layout, types: Tensor | None = None, aux: Aux = None) -> Tensor:
+    def encode(self, ids_BT: Tensor, layout: Layout, types: Types = None, aux: Aux = None) -> Tensor:
         """Ids to hidden states ``[B, T, C]``."""
         return self.run(self.encoder, self.embedding, ids_BT, layout, types, aux=aux)
 
-    def forward(self, ids_BT: Tensor, layout: Layout, types: Tensor | None = None) -> Tensor:
+    def forward(self, ids_BT: Tensor, layout: Layout, types: Types = None) -> Tensor:
         """Logits ``[B, T, V]`` for each token's own place, or what else ``model.output`` says."""
         said: Tensor = self.output(self.encode(ids_BT, layout, types), layout)
         return said

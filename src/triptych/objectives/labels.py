@@ -73,9 +73,9 @@ class EmbedLoss:
 
         ℓ_i = -½ log softmax_j(cos(a_i, b_j) / τ)[i] - ½ log softmax_j(cos(a_j, b_i) / τ)[i]
 
-    van den Oord et al. 2018, section 2.3; Gao et al. 2021, section 2; in both directions Radford et al. 2021,
-    figure 3. Rows of the batch: P first texts, whose labels say which of the P second texts, in the rows after
-    them, is theirs. Counts pairs.
+    van den Oord et al. 2018, section 2.3; Gao et al. 2021, section 2; in both directions Radford et al.
+    2021, figure 3. Rows of the batch: P first texts, whose labels say which of the P second texts, in the
+    rows after them, is theirs. Counts pairs.
 
     What is picked from is the batch: this loss, by its definition, is not that of its parts, and two batches
     of P pairs are not one of 2P. Pairs that share a text do not count against each other: a text is not to be
@@ -111,11 +111,12 @@ def alike(batch: Batch, row: Tensor) -> Tensor:
 
 
 class NextSentenceLoss(TokenLoss):
-    """Hidden tokens, and whether the second text of a row follows the first (Devlin et al. 2019, section 3.1).
+    """Hidden tokens, and whether the second text of a row follows the first (Devlin et al. 2019, section
+    3.1).
 
-    There the two losses are means, over tokens and over rows, that are added. A sum over micro-batches and one
-    division by the tokens can give that only with a constant: each row's loss counts ``w`` times, as many
-    tokens as are hidden in a full row on average. What is counted and reported are the tokens alone.
+    There the two losses are means, over tokens and over rows, that are added. A sum over micro-batches and
+    one division by the tokens can give that only with a constant: each row's loss counts ``w`` times, as
+    many tokens as are hidden in a full row on average. What is counted and reported are the tokens alone.
     """
 
     def __init__(self, settings: MaskedObjective, length: int) -> None:

@@ -117,7 +117,7 @@ def cross_entropy(
     smoothing: float = 0.0,
     bias_V: Tensor | None = None,
 ) -> Loss:
-    """Cross-entropy of ``softmax(hidden · weightᵀ + bias)`` with smoothed targets, in nats, summed over tokens.
+    """Cross-entropy of ``softmax(hidden · weightᵀ + bias)`` with smoothed targets, in nats, over all tokens.
 
     ε is spread over the whole vocabulary, ε/V each (Szegedy et al. 2016, section 7; Vaswani et al. 2017,
     section 5.4). The log-softmax is in fp32 whatever the precision of the product.

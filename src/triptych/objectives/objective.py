@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from triptych.config import Objective as Settings
@@ -37,5 +38,5 @@ def objective(settings: Settings, length: int = 0) -> Objective:
         return NextSentenceLoss(settings, length)
     if isinstance(settings, EmbedObjective):
         return EmbedLoss(settings)
-    losses = {"classes": ClassLoss, "tags": TagLoss}
+    losses: dict[str, Callable[[Settings], Objective]] = {"classes": ClassLoss, "tags": TagLoss}
     return losses.get(settings.readout, TokenLoss)(settings)

@@ -1,7 +1,13 @@
 """Text: files, pairs, the audit, group-disjoint splits, tokenizers, sentence splitting, the CLDR corpus."""
 
 from triptych.text.audit import REPORT_ONLY, Audit, Cleaning, clean
-from triptych.text.files import iter_lines, read_lines, write_bytes_atomic, write_text_atomic
+from triptych.text.files import (
+    iter_lines,
+    read_lines,
+    write_bytes_atomic,
+    write_lines_atomic,
+    write_text_atomic,
+)
 from triptych.text.pairs import Pairs, read_aligned, read_pairs
 from triptych.text.sentences import join, split_long
 from triptych.text.split import Overlap, Split, group_split, overlap
@@ -29,5 +35,6 @@ __all__ = [
     "train_tokenizer",
     "vector_width",
     "write_bytes_atomic",
+    "write_lines_atomic",
     "write_text_atomic",
 ]

@@ -18,14 +18,23 @@ import os
 import secrets
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from triptych.errors import UserError
 
-__all__ = ["iter_lines", "read_lines", "stream_lines", "write_bytes_atomic", "write_text_atomic"]
+__all__ = [
+    "check_file",
+    "iter_lines",
+    "read_lines",
+    "stream_lines",
+    "stream_pieces",
+    "write_bytes_atomic",
+    "write_lines_atomic",
+    "write_text_atomic",
+]
 
 
 def read_lines(path: Path) -> list[str]:
@@ -80,9 +89,61 @@ def stream_lines(path: Path) -> Iterator[str]:
         yield from iter_lines(stream, str(path))
 
 
+def check_file(path: Path) -> None:
+    """Refuse what cannot be read more than once. Raises UserError."""
+    if path.exists() and not path.is_dir() and not path.is_file():
+        raise UserError("this is no plain file, and it is read more than once", str(path), "save it first")
+    with _in_words(path), path.open("rb"):
+        pass
+
+
+def stream_pieces(path: Path, limit: int) -> Iterator[tuple[int, str]]:
+    """The text of ``read_lines`` for files too large to hold, of lines that may be so, too.
+
+    Gives the number of a line (from 1) and the line with its LF; of a line of more than ``limit`` bytes one
+    part after the other, each cut before a blank, or where it has none before a character.
+    """
+    with _in_words(path), _open(path) as stream:
+        number, offset, rest = 1, 0, b""
+        while True:
+            more = stream.readline(limit)
+            raw = rest + more
+            if (number, offset) == (1, 0):
+                raw = raw.removeprefix(codecs.BOM_UTF8)
+            ends = len(more) < limit or more.endswith(b"\n")
+            cut = len(raw) if ends else _before_blank(raw)
+            try:
+                text = raw[:cut].decode("utf-8")
+            except UnicodeDecodeError as error:
+                start = raw if (number, offset) == (1, 0) else b""
+                place = offset + error.start
+                raise _not_utf8(start, str(path), number, place, raw[error.start]) from None
+            if not raw:
+                return
+            if ends:
+                text = text[:-1].removesuffix("\r") + "\n" if text[-1] == "\n" else text.removesuffix("\r")
+            yield number, text
+            number, offset, rest = (number + 1, 0, b"") if ends else (number, offset + cut, raw[cut:])
+
+
+def _before_blank(raw: bytes) -> int:
+    """Where to cut a part of a line: before its last blank, else before its last character."""
+    if (place := raw.rfind(b" ", 1)) > 0:
+        return place
+    place = len(raw) - 1
+    while place > max(0, len(raw) - 4) and raw[place] & 0xC0 == 0x80:
+        place -= 1
+    return max(place, 1)
+
+
 def write_text_atomic(path: Path, text: str) -> None:
     """Write ``text`` as UTF-8, line ends as they are; see ``write_bytes_atomic``."""
     write_bytes_atomic(path, text.encode("utf-8"))
+
+
+def write_lines_atomic(path: Path, lines: Iterable[str]) -> None:
+    """Write texts one after the other as UTF-8, as they come; see ``write_bytes_atomic``."""
+    _write_atomic(path, (line.encode("utf-8") for line in lines))
 
 
 def write_bytes_atomic(path: Path, data: bytes) -> None:
@@ -96,6 +157,10 @@ def write_bytes_atomic(path: Path, data: bytes) -> None:
         UserError: the folder does not exist or may not be written, the disk is full, the name is a directory.
             The file keeps its old content and the temporary file is gone.
     """
+    _write_atomic(path, [data])
+
+
+def _write_atomic(path: Path, parts: Iterable[bytes]) -> None:
     final = Path(os.path.realpath(path))
     temporary = final.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
@@ -105,10 +170,11 @@ def write_bytes_atomic(path: Path, data: bytes) -> None:
                 "this is a directory, so no file can be written here", str(path), "name a file in it"
             )
         if mode is not None and not stat.S_ISREG(mode):
-            final.write_bytes(data)
+            with final.open("wb") as stream:
+                stream.writelines(parts)
             return
         with temporary.open("xb") as stream:
-            stream.write(data)
+            stream.writelines(parts)
             stream.flush()
             os.fsync(stream.fileno())
         if mode is not None:

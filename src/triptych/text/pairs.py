@@ -43,10 +43,6 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.source)
 
-    def texts(self) -> list[str]:
-        """All sources, then all targets."""
-        return [*self.source, *self.target]
-
     def place(self, index: int) -> str:
         """``file:line`` of one pair."""
         name, line = self.origin[index]

@@ -1,4 +1,5 @@
-"""Text to ids and back, losslessly: BPE, Unigram and character models over SentencePiece, and plain bytes.
+"""Text to ids and back, losslessly: BPE, Unigram and character models over SentencePiece, BPE over bytes, and
+plain bytes.
 
     text ──▶ runs between symbols ──▶ prefix, escape ──▶ vocabulary ──▶ ids
     ids  ──▶ runs between symbols ──▶ vocabulary ──▶ unescape, prefix off ──▶ text
@@ -11,9 +12,11 @@ What holds for every kind:
   fallback and for bytes, else for text whose characters the vocabulary covers. Nothing is normalised.
 - Encoding never gives pad, bos or eos, and with byte fallback never unk. ``<s>`` inside a text is text, and
   so is the name of a symbol unless ``allow_symbols=True``: symbols have ids that no merge can reach.
+- ``decode`` of the first ids of a text is a beginning of it, but for U+FFFD at its end where a character is
+  only half there: what shows text while it grows waits with these.
 
 SentencePiece: Kudo and Richardson 2018. BPE: Sennrich et al. 2016. Unigram and its sampling: Kudo 2018.
-BPE-dropout: Provilkov et al. 2020.
+BPE over bytes: Radford et al. 2019. BPE-dropout: Provilkov et al. 2020.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from triptych.errors import UserError
+from triptych.text.bytelevel import ByteLevel, train_merges
 from triptych.text.files import write_bytes_atomic, write_text_atomic
 from triptych.text.vocabulary import (
     BOS,
@@ -44,6 +48,7 @@ from triptych.text.vocabulary import (
     too_small,
     train_pieces,
 )
+from triptych.text.words import word_starts
 
 __all__ = ["BOS", "EOS", "PAD", "UNK", "Kind", "Settings", "Tokenizer", "train_tokenizer"]
 
@@ -52,7 +57,7 @@ UNKNOWN = "\ufffd"
 MIN_COVERAGE = 0.98
 """SentencePiece takes no less."""
 
-MODEL_FILE, SETTINGS_FILE, FORMAT = "sentencepiece.model", "tokenizer.json", 1
+SETTINGS_FILE, FORMAT = "tokenizer.json", 1
 MEND = "copy the tokenizer folder again, or train the tokenizer anew"
 
 
@@ -69,7 +74,7 @@ class Tokenizer:
         self.settings = settings
         self.symbols = tuple(symbols)
         self.model = model
-        self._vocabulary: Vocabulary = Bytes() if settings.kind == "byte" else Pieces(model, settings.kind)
+        self._vocabulary = _vocabulary(settings, model)
         self._prefix = " " if settings.dummy_prefix else ""
         self._ids = {symbol: self._vocabulary.size + n for n, symbol in enumerate(self.symbols)}
         longest_first = sorted(map(re.escape, self.symbols), key=len, reverse=True)
@@ -87,6 +92,16 @@ class Tokenizer:
     def kind(self) -> Kind:
         return self.settings.kind
 
+    def with_symbols(self, symbols: Sequence[str]) -> Tokenizer:
+        """The same with these symbols, too: new ones get the next ids, all other ids stay what they are.
+
+        Raises:
+            UserError: what cannot be a symbol.
+        """
+        new = [symbol for symbol in dict.fromkeys(symbols) if symbol not in self._ids]
+        _check(self.settings, (*self.symbols, *new))
+        return Tokenizer(self.settings, (*self.symbols, *new), self.model)
+
     def symbol_id(self, symbol: str) -> int:
         """The id of a user-defined symbol.
 
@@ -98,20 +113,22 @@ class Tokenizer:
             raise UserError(f"no symbol {symbol!r} in this tokenizer", mend=f"its symbols: {known}")
         return self._ids[symbol]
 
-    def encode(self, text: str, *, allow_symbols: bool = False) -> list[int]:
+    def encode(self, text: str, *, allow_symbols: bool = False, begins: bool = True) -> list[int]:
         """Ids of a text, without bos and eos.
 
         Args:
             allow_symbols: read the names of user-defined symbols as these symbols; for text from a template.
+            begins: False for text that goes on from other text: it gets no prefix.
 
         Raises:
             UserError: a lone surrogate, which UTF-8 cannot write.
         """
         if not (allow_symbols and self._split):
-            return self._vocabulary.encode(self._prepared(text))
+            return self._vocabulary.encode(self._prepared(text, first=begins))
         ids: list[int] = []
         for n, run in enumerate(self._split.split(text)):  # text, symbol, text, …, text
-            ids += [self._ids[run]] if n % 2 else self._vocabulary.encode(self._prepared(run, first=n == 0))
+            first = begins and n == 0
+            ids += [self._ids[run]] if n % 2 else self._vocabulary.encode(self._prepared(run, first=first))
         return ids
 
     def encode_batch(self, texts: Sequence[str], *, allow_symbols: bool = False) -> list[list[int]]:
@@ -146,8 +163,23 @@ class Tokenizer:
         """A name to show for each id: ``<s>``, ``▁the``, ``<0xE4>``, a symbol, ``<?9999>`` outside."""
         return [self._piece(number) for number in map(int, ids)]
 
+    def begins_word(self, ids: Iterable[int]) -> list[bool]:
+        """For each id of a text whether a word begins with it; the others go on with the word before.
+
+        A blank is the start of the word after it. Line ends, tabs and the characters of scripts that put no
+        blanks between words are words each; so is, of kind ``char``, every character. Specials and symbols
+        stand alone.
+        """
+        found: list[bool] = []
+        for inside, group in itertools.groupby(map(int, ids), self._in_vocabulary):
+            run = list(group)
+            spelled = [self._vocabulary.spell(number) for number in run] if inside else []
+            found += word_starts(spelled, every=self.kind == "char") if inside else [True] * len(run)
+        return found
+
     def save(self, folder: Path) -> None:
-        """Write ``tokenizer.json`` and, where there is one, ``sentencepiece.model`` into a folder.
+        """Write ``tokenizer.json`` and, where there is one, the model into a folder:
+        ``sentencepiece.model``, or ``merges.txt`` for BPE over bytes.
 
         Raises:
             UserError: the folder cannot be written.
@@ -157,7 +189,7 @@ class Tokenizer:
         except OSError as error:
             raise UserError(f"cannot make this folder: {error.strerror}", str(folder)) from None
         if self.model:
-            write_bytes_atomic(folder / MODEL_FILE, self.model)
+            write_bytes_atomic(folder / _model_file(self.kind), self.model)
         content = {**self._content(), "size": self.size, "fingerprint": self.fingerprint}
         write_text_atomic(folder / SETTINGS_FILE, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
@@ -178,14 +210,13 @@ class Tokenizer:
             raise UserError("this is not a tokenizer.json of Triptych", str(path), MEND) from None
         if not known:
             raise UserError("this tokenizer was written by another version of Triptych", str(path), MEND)
-        model = b"" if settings.kind == "byte" else _read(folder / MODEL_FILE)
+        model_file = folder / _model_file(settings.kind)
+        model = b"" if settings.kind == "byte" else _read(model_file)
         if _digest(model) != wanted[0]:
-            raise UserError(
-                "this is not the model that tokenizer.json describes", str(folder / MODEL_FILE), MEND
-            )
+            raise UserError("this is not the model that tokenizer.json describes", str(model_file), MEND)
         try:
             tokenizer = cls(settings, symbols, model)
-        except (RuntimeError, TypeError):
+        except (RuntimeError, TypeError, ValueError):
             raise UserError("this tokenizer is damaged", str(path), MEND) from None
         if tokenizer.fingerprint != wanted[1]:
             raise UserError("its content does not match its fingerprint", str(path), MEND)
@@ -244,7 +275,8 @@ def train_tokenizer(
 
     Args:
         lines: any number of lines; training looks at an even sample of ``SAMPLE`` of them.
-        kind: ``bpe``, ``unigram``, ``char`` (every character of the text) or ``byte`` (learns nothing).
+        kind: ``bpe``, ``unigram``, ``char`` (every character of the text), ``byte`` (learns nothing) or
+            ``bytebpe`` (BPE over bytes; coverage, byte_fallback and threads say nothing to it).
         size: number of ids in all, specials and symbols included. For ``char`` and ``byte`` an upper bound.
         coverage: share of the characters of the text, the most frequent first, with a piece of their own.
         byte_fallback: write all others as bytes; without it they become unk.
@@ -259,19 +291,34 @@ def train_tokenizer(
     """
     settings = Settings(kind, coverage, byte_fallback, dummy_prefix and kind != "byte", split_digits)
     _check(settings, symbols)
-    model = (
-        b"" if kind == "byte" else train_pieces(settings, lines, size - len(symbols), len(symbols), threads)
-    )
-    tokenizer = Tokenizer(settings, symbols, model)
+    tokenizer = Tokenizer(settings, symbols, _learn(settings, lines, size, len(symbols), threads))
     if tokenizer.size > size:
         raise too_small(size, tokenizer.size)
-    if tokenizer.size < size and kind in ("bpe", "unigram") and not shrink:
+    if tokenizer.size < size and kind in ("bpe", "unigram", "bytebpe") and not shrink:
         raise UserError(
             f"this text is too small for a vocabulary of {size}: the largest it gives is {tokenizer.size}",
             f"{SECTION}.size",
             f"set {SECTION}.size to {tokenizer.size} or less, or {SECTION}.shrink to true",
         )
     return tokenizer
+
+
+def _learn(settings: Settings, lines: Iterable[str], size: int, symbols: int, threads: int) -> bytes:
+    if settings.kind == "byte":
+        return b""
+    if settings.kind == "bytebpe":
+        return train_merges(settings, lines, size - symbols, symbols)
+    return train_pieces(settings, lines, size - symbols, symbols, threads)
+
+
+def _vocabulary(settings: Settings, model: bytes) -> Vocabulary:
+    if settings.kind == "byte":
+        return Bytes()
+    return ByteLevel(model, settings) if settings.kind == "bytebpe" else Pieces(model, settings.kind)
+
+
+def _model_file(kind: Kind) -> str:
+    return "merges.txt" if kind == "bytebpe" else "sentencepiece.model"
 
 
 def _check(settings: Settings, symbols: Sequence[str]) -> None:

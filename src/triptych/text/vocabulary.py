@@ -2,7 +2,8 @@
 
     0 … 3 specials │ 4 … size - 1 pieces; with byte fallback 4 … 259 are the bytes
 
-``triptych.text.tokenizer`` is what the rest of Triptych uses; it adds symbols, the prefix and the files.
+``triptych.text.bytelevel`` is one more; ``triptych.text.tokenizer`` is what the rest of Triptych uses: it
+adds symbols, the prefix and the files.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ __all__ = [
     "Pieces",
     "Settings",
     "Vocabulary",
+    "sample_lines",
     "too_small",
     "train_pieces",
 ]
@@ -46,7 +48,7 @@ LINE_LIMIT = 4_000
 SECTION = "text.tokenizer"
 """Where these settings stand in a config."""
 
-Kind = Literal["bpe", "unigram", "char", "byte"]
+Kind = Literal["bpe", "unigram", "char", "byte", "bytebpe"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Vocabulary(Protocol):
     def sample(self, text: str, alpha: float, seed: int) -> list[int]: ...
     def decode(self, ids: list[int]) -> str: ...
     def piece(self, number: int) -> str: ...
+    def spell(self, number: int) -> bytes: ...
 
 
 class Bytes:
@@ -92,11 +95,14 @@ class Bytes:
     def piece(self, number: int) -> str:
         return f"<0x{number - len(SPECIALS):02X}>"
 
+    def spell(self, number: int) -> bytes:
+        return bytes([number - len(SPECIALS)])
+
 
 # SentencePiece writes a blank as U+2581, so a U+2581 of the text has to look different: ESC "_"; and ESC is
 # doubled. Both are single bytes for the byte fallback, and text without them stays as it is.
 _BLANK, _ESCAPE = "\u2581", "\x1b"
-_ESCAPED = re.compile("\x1b([\x1b_])")
+_ESCAPED = re.compile("\x1b([\x1b_]|\\Z)")
 
 # Two ModelProtos in a row are one message with merged fields (Protocol Buffers, Encoding, "Last One Wins").
 # This one sets only normalizer_spec.add_dummy_prefix = false: the prefix is ours to add, once a text, while
@@ -113,7 +119,12 @@ def _escape(text: str) -> str:
 def _unescape(text: str) -> str:
     if _ESCAPE not in text:
         return text
-    return _ESCAPED.sub(lambda match: _BLANK if match[1] == "_" else _ESCAPE, text)
+    meant = {"_": _BLANK, _ESCAPE: _ESCAPE, "": "\ufffd"}  # at the end the half of one
+    return _ESCAPED.sub(lambda match: meant[match[1]], text)
+
+
+def _blanks(text: str) -> str:
+    return text.replace(_BLANK, " ")
 
 
 class Pieces:
@@ -145,10 +156,14 @@ class Pieces:
     def decode(self, ids: list[int]) -> str:
         # A blank that the vocabulary lacks comes back as the three bytes of U+2581.
         text: str = self._processor.decode(ids)
-        return _unescape(text.replace(_BLANK, " "))
+        return _unescape(_blanks(text))
 
     def piece(self, number: int) -> str:
         return self._processor.id_to_piece(number)
+
+    def spell(self, number: int) -> bytes:
+        piece = self.piece(number)
+        return bytes([int(piece[1:-1], 16)]) if self._processor.is_byte(number) else _blanks(piece).encode()
 
 
 def train_pieces(settings: Settings, lines: Iterable[str], size: int, extra: int, threads: int) -> bytes:
@@ -160,7 +175,7 @@ def train_pieces(settings: Settings, lines: Iterable[str], size: int, extra: int
     least = len(SPECIALS) + 256 * settings.byte_fallback
     if size <= least:
         raise too_small(size + extra, least + 1 + extra)
-    text = _sample(_training_lines(lines))
+    text = sample_lines(lines)
     if not text:
         raise UserError(
             "there is no text to learn a vocabulary from", mend="give at least one line that is not empty"
@@ -194,8 +209,25 @@ def train_pieces(settings: Settings, lines: Iterable[str], size: int, extra: int
     return model.getvalue()
 
 
-def _training_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Lines as SentencePiece takes them: escaped, short, without the character that it keeps for itself."""
+def sample_lines(lines: Iterable[str], keep_ends: bool = False) -> list[str]:
+    """What is learned from: at most ``SAMPLE`` of the lines, each as likely as any other (reservoir sampling;
+    Vitter 1985).
+
+    Args:
+        keep_ends: with their LF and unchanged, else as SentencePiece takes them.
+    """
+    rng = Random(0)
+    kept: list[str] = []
+    for number, line in enumerate(_training_lines(lines, keep_ends)):
+        if number < SAMPLE:
+            kept.append(line)
+        elif (place := rng.randrange(number + 1)) < SAMPLE:
+            kept[place] = line
+    return kept
+
+
+def _training_lines(lines: Iterable[str], keep_ends: bool) -> Iterator[str]:
+    """Short lines; for SentencePiece escaped, without the character that it keeps for itself."""
     for number, line in enumerate(lines, start=1):
         try:
             line.encode("utf-8")
@@ -203,28 +235,16 @@ def _training_lines(lines: Iterable[str]) -> Iterator[str]:
             raise UserError(
                 "this training line holds a lone surrogate", f"line {number}", "read it as UTF-8"
             ) from None
-        for text in line.split("\n"):
-            # It leaves out every line with U+2585, its mark for unknown characters.
-            text = _escape(text).replace("\u2585", " ")
+        for text in re.findall("[^\n]*\n|[^\n]+", line) if keep_ends else line.split("\n"):
+            if not keep_ends:  # it leaves out every line with U+2585, its mark for unknown characters
+                text = _escape(text).replace("\u2585", " ")
             while len(text) > LINE_LIMIT:
                 cut = text.rfind(" ", 1, LINE_LIMIT)
                 cut = cut if cut > 0 else LINE_LIMIT
                 yield text[:cut]
-                text = text[cut:].removeprefix(" ")
+                text = text[cut:] if keep_ends else text[cut:].removeprefix(" ")
             if text:
                 yield text
-
-
-def _sample(lines: Iterable[str]) -> list[str]:
-    """At most ``SAMPLE`` of the lines, each as likely as any other (reservoir sampling; Vitter 1985)."""
-    rng = Random(0)
-    kept: list[str] = []
-    for number, line in enumerate(lines):
-        if number < SAMPLE:
-            kept.append(line)
-        elif (place := rng.randrange(number + 1)) < SAMPLE:
-            kept[place] = line
-    return kept
 
 
 def too_small(size: int, least: int) -> UserError:

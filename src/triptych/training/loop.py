@@ -54,7 +54,7 @@ class Trainer:
         self.config, self.model, self.train_data, self.valid_data = config, model, train, valid
         self.folder, self.monitor = folder, monitor
         self.device = next(model.parameters()).device
-        self.objective = objective(config.objective)
+        self.objective = objective(config.objective, config.data.length)
         self.optimizer = build_optimizer(settings.optimizer, model)
         self.routers = routers(model)
         self.load: dict[str, Tensor] = {}  # tokens that each router sent to each expert, in the last step

@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
-from triptych.config import ModelConfig, load_config, merge
+from triptych.config import ModelConfig, TranslationObjective, load_config, merge
 from triptych.config.model import MOST_DIM, MOST_LAYERS
+from triptych.config.objectives import Form, objectives
 from triptych.engine import autocast
 from triptych.model import cost
 from triptych.training.machine import choose_precision, measure
@@ -29,14 +30,27 @@ SIZES = (
     (768, 8, 6),
     (1024, 8, 8),
 )
+# (model width, layers, 0) of the forms with one stack.
+SINGLE = (
+    (128, 2, 0),
+    (192, 3, 0),
+    (256, 4, 0),
+    (320, 5, 0),
+    (384, 6, 0),
+    (512, 8, 0),
+    (768, 12, 0),
+    (1024, 16, 0),
+)
 # Passes over the data that a model should have time for.
 EPOCHS = 16
 # Share of the speed of large matrix products that training reaches (benchmarks/throughput.py).
 SHARE = 0.4
 # Padded tokens of a batch.
 TOKENS = 2048
-# Bytes of text a target token stands for, about.
-BYTES = 4.0
+# Bytes of text a token stands for, about, and bytes of a side of a pair.
+BYTES, PAIR = 4.0, 40
+# Tokens of a row of running text.
+LENGTH = 256
 
 
 @dataclass(frozen=True)
@@ -77,36 +91,82 @@ def choose(facts: Facts, given: Mapping[str, Any] | None = None) -> dict[str, An
     """A configuration, as plain data, for this much data and time. What is ``given`` stands, and what
     depends on it follows from it."""
     given = given or {}
-    model, kind = _section(given, "model"), _section(given, "training", "schedule").get("kind", "linear")
-    accumulate, end = _whole(given, "training.accumulate") or 1, _whole(given, "training.steps")
-    batch_tokens = accumulate * (_whole(given, "data.tokens") or TOKENS)
-    vocab = vocabulary(facts.pairs)
-    tokens = facts.bytes / 2 / BYTES  # a side
-    best = SIZES[0]
-    for dim, encoder, decoder in SIZES:
-        if cost(_model(dim, encoder, decoder, vocab)).parameters > 40 * tokens:
+    what = objectives().get(objective_kind(given), TranslationObjective)
+    asked = _section(given, "model").get("form")
+    form: Form = asked if asked in what.forms else what.forms[0]
+    both = form == "encoder_decoder"
+    sizes = SIZES if both else SINGLE
+    pairs = facts.pairs if what is TranslationObjective else facts.bytes // (2 * PAIR)
+    vocab = _whole(given, "text.tokenizer.size") or vocabulary(pairs)
+    # What a pass over the data gives to learn from: of pairs one side, of running text all of it.
+    tokens = facts.bytes / BYTES / (2 if what is TranslationObjective else 1)
+    length = LENGTH if what.readout == "vocabulary" and what is not TranslationObjective else 20
+    shape = _Shape(form, vocab, length)
+    end = _whole(given, "training.steps")
+    batch_tokens = (_whole(given, "training.accumulate") or 1) * (_whole(given, "data.tokens") or TOKENS)
+    best = sizes[0]
+    for size in sizes:
+        one = cost(shape.model(size), batch=1, length=length, source=length)
+        if one.parameters > 40 * tokens:
             break  # more parameters than the data can fill
-        one = cost(_model(dim, encoder, decoder, vocab), batch=1, length=20, source=20)
         # A corpus too large for many passes in the time still teaches a model a token a parameter.
         need = min(EPOCHS * tokens, one.parameters)
-        seconds = 3 * one.flops / 20 * need / (SHARE * facts.flops)  # backward costs twice forward
+        seconds = 3 * one.flops / length * need / (SHARE * facts.flops)  # backward costs twice forward
         if need > end * batch_tokens if end else seconds > facts.seconds:
             break
-        best = (dim, encoder, decoder)
+        best = size
+    return _settings(facts, given, shape, best, tokens, batch_tokens)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What the models that are compared have in common."""
+
+    form: Form
+    vocab: int
+    length: int
+
+    def model(self, size: tuple[int, int, int]) -> ModelConfig:
+        dim, encoder, decoder = size
+        depths = {"encoder_layers": encoder or None, "decoder_layers": decoder or None}
+        if self.form != "encoder_decoder":
+            depths = {"layers": encoder + decoder}
+        settings = {"form": self.form, "vocab": self.vocab, "dim": dim, "heads": heads(dim), **depths}
+        return ModelConfig.parse({**settings, "position": "none"})
+
+
+def _settings(
+    facts: Facts,
+    given: Mapping[str, Any],
+    shape: _Shape,
+    best: tuple[int, int, int],
+    tokens: float,
+    batch_tokens: int,
+) -> dict[str, Any]:
+    """All settings around a size."""
+    model, begun = _section(given, "model"), "init" in _section(given, "training")
+    kind = _section(given, "training", "schedule").get("kind", "linear")
+    end, both = _whole(given, "training.steps"), shape.form == "encoder_decoder"
     dim, encoder, decoder = _whole(given, "model.dim") or best[0], *best[1:]
-    depths = {"encoder_layers": encoder, "decoder_layers": decoder}
-    if "layers" in model or model.get("form", "encoder_decoder") != "encoder_decoder":
-        depths = {}
     layers = _whole(given, "model.layers")
-    deep = _model(dim, layers or encoder, layers or decoder, vocab)
-    batch = cost(deep, batch=max(1, batch_tokens // 20), length=20, source=20)
+    depths: dict[str, Any] = {"encoder_layers": encoder, "decoder_layers": decoder}
+    if not both:
+        depths = {"layers": encoder + decoder}
+    if "layers" in model or model.get("form", shape.form) != shape.form:
+        depths = {}
+        encoder, decoder = (layers or encoder, layers or decoder) if both else (layers or encoder, 0)
+    rows = max(1, batch_tokens // shape.length)
+    batch = cost(shape.model((dim, encoder, decoder)), batch=rows, length=shape.length, source=shape.length)
     steps = end or facts.seconds * SHARE * facts.flops / (3 * batch.flops)
-    # The more often a pair is seen, the more is to be done against learning it by heart.
+    # The more often an example is seen, the more is to be done against learning it by heart.
     passes = steps * batch_tokens / max(tokens, 1)
     dropout = 0.3 if passes >= 25 else 0.2 if passes >= 8 else 0.1
+    # What was learned before is not to be lost in the first steps.
+    peak = (3e-4 if begun else 2e-3) * (256 / dim) ** 0.5
+    chosen = objective_kind(given)
     return {
         "model": {
-            "form": "encoder_decoder",
+            "form": shape.form,
             "dim": dim,
             **depths,
             # Biases add nothing measurable beside norms, and their gradients cost a pass each.
@@ -115,21 +175,30 @@ def choose(facts: Facts, given: Mapping[str, Any] | None = None) -> dict[str, An
             "norm": {"kind": "layernorm", "placement": "pre"},
             "ffn": {"kind": "relu", "dim": 4 * dim, "bias": False},
             "tie": "all",
+            # Scaled, a stack of its own with tied embeddings begins by repeating its input.
+            "scale_embedding": both,
             "dropout": dropout,
         },
-        "text": {"tokenizer": {"kind": "bpe", "size": vocab, "shrink": True}},
+        "text": {"tokenizer": {"kind": "bpe", "size": shape.vocab, "shrink": True, "dummy_prefix": both}},
         "data": {"tokens": TOKENS},
-        "objective": {"label_smoothing": 0.1},
-        "decoding": {"beam": 6},
+        "objective": {"kind": chosen, **({"label_smoothing": 0.1} if chosen == "translation" else {})},
+        "decoding": {"beam": 6} if both else {"strategy": "sample", "temperature": 0.8, "top_p": 0.95},
         "training": {
             "schedule": {
                 "kind": kind,
                 # That of noam is a factor, and its peak is its width's and warm-up's.
-                "peak": 1.0 if kind == "noam" else 2e-3 * (256 / dim) ** 0.5,
+                "peak": 1.0 if kind == "noam" else peak,
                 "warmup": int(max(min(20, steps), min(400, steps / 12))),
             },
         },
     }
+
+
+def objective_kind(given: Mapping[str, Any]) -> str:
+    """The objective that plain settings ask for."""
+    asked = given.get("objective")
+    kind = asked.get("kind", "translation") if isinstance(asked, Mapping) else asked or "translation"
+    return str(kind)
 
 
 def heads(dim: int) -> int:
@@ -167,8 +236,3 @@ def _whole(given: Mapping[str, Any], key: str) -> int | None:
     most = {"dim": MOST_DIM, "layers": MOST_LAYERS}.get(last, 1 << 62)
     value = _section(given, *path).get(last)
     return value if type(value) is int and 0 < value <= most else None
-
-
-def _model(dim: int, encoder: int, decoder: int, vocab: int) -> ModelConfig:
-    depths = {"encoder_layers": encoder, "decoder_layers": decoder}
-    return ModelConfig.parse({"vocab": vocab, "dim": dim, "heads": heads(dim), "position": "none", **depths})

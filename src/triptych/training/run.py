@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -106,7 +107,7 @@ def train(
     torch.manual_seed(config.training.seed)
     model = begin(build(config.model), start, config, say)
     if config.text.vectors is not None:
-        fill(model, config.text.vectors, ready.tokenizer, corpus.train.texts(), say)
+        fill(model, config.text.vectors, ready.tokenizer, road.texts(corpus.train), say)
     model.to(device)
     seconds = config.training.seconds
     reserve = min(MOST_RESERVED, RESERVE * seconds) if seconds else 0.0
@@ -125,6 +126,12 @@ def train(
             trainer.seconds -= time.monotonic() - started
         trainer.run()
     return _finish(road, ready, corpus, folder, trainer, say, started)
+
+
+def prepare(config: RunConfig, corpus: Corpus[Any], folder: Path, say: Say) -> Prepared:
+    """Everything before training, in a folder of its own."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return _made(task(config), config, corpus, folder, say, device, Start.of(config))
 
 
 def _describe(config: RunConfig, model: Model, ready: Prepared, noun: str, say: Say) -> None:
@@ -179,18 +186,22 @@ def _made(
         tokenizer = road.tokenizer(config, corpus)
     if config.model.vocab not in (0, tokenizer.size):
         say(f"vocabulary: the tokenizer has {tokenizer.size} entries, model.vocab follows")
-    changes = merge(road.model(config, corpus), {"vocab": tokenizer.size})
-    config = RunConfig.parse(merge(config.dump(), {"model": changes}))
+    decided = merge(road.decided(config, corpus), {"model": {"vocab": tokenizer.size}})
+    config = RunConfig.parse(merge(config.dump(), decided))
     try:
         (folder / "data").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unusable(folder, error.strerror) from None
-    ready = _encoded(road, config, corpus, tokenizer, folder, say)
+    try:
+        road.keep(config, corpus, folder)
+        ready = _encoded(road, config, corpus, tokenizer, folder, say)
+    except UserError:
+        shutil.rmtree(folder, ignore_errors=True)  # there was nothing in it
+        raise
     precision = choose_precision(config.training.precision, device, config.model.dim)
     settled = merge(road.settled(config, ready.train, ready.valid), {"training": {"precision": precision}})
     config = RunConfig.parse(merge(config.dump(), settled))
     tokenizer.save(folder / TOKENIZER)
-    road.keep(config, corpus, folder)
     known = {**corpus.summary(), "tokenizer": tokenizer.fingerprint}
     write_text_atomic(folder / DATA, json.dumps(known, ensure_ascii=False, indent=1))
     # Last: a folder with a configuration is a run that can be resumed.
@@ -384,4 +395,4 @@ def _put(model: Model, state: dict[str, torch.Tensor]) -> None:
             own[name].copy_(value)
 
 
-__all__ = ["Outcome", "check_form", "check_free", "reopen", "train"]
+__all__ = ["Outcome", "check_form", "check_free", "prepare", "reopen", "train"]

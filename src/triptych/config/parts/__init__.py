@@ -38,7 +38,14 @@ from triptych.config.parts.mixers import (
     SsmMixer,
 )
 from triptych.config.parts.norms import LayerNorm, Norm, RMSNorm
-from triptych.config.parts.outputs import ClassesOutput, Output, TagsOutput, VectorOutput, VocabularyOutput
+from triptych.config.parts.outputs import (
+    ClassesOutput,
+    CountedOutput,
+    Output,
+    TagsOutput,
+    VectorOutput,
+    VocabularyOutput,
+)
 from triptych.config.parts.positions import (
     Alibi,
     DynamicScaling,
@@ -80,6 +87,7 @@ __all__ = [
     "ClassesOutput",
     "ConvMixer",
     "Cosine",
+    "CountedOutput",
     "DeformableMixer",
     "Dot",
     "DynamicScaling",

@@ -23,7 +23,7 @@ class Output(Part):
 
 
 class VocabularyOutput(Output):
-    """A score for each entry of the vocabulary (Vaswani et al. 2017, section 3.4), with the embedding's weights
+    """A score for each entry of the vocabulary (Vaswani et al. 2017, section 3.4), on the embedding's weights
     when tied."""
 
     kind: Literal["vocabulary"] = "vocabulary"
@@ -41,7 +41,7 @@ class VocabularyOutput(Output):
     )
 
 
-class Counted(Output):
+class CountedOutput(Output):
     """A choice among ``count``."""
 
     count: NonNegativeInt = Field(0, description="how many there are, two or more; 0 leaves it to the data")
@@ -54,7 +54,7 @@ class Counted(Output):
         return count
 
 
-class ClassesOutput(Counted):
+class ClassesOutput(CountedOutput):
     """A score for each class, of a whole row (Devlin et al. 2019, section 4.1)."""
 
     whole: ClassVar[bool] = True
@@ -65,7 +65,7 @@ class ClassesOutput(Counted):
     pooler: bool = Field(False, description="a map and tanh before the classes, as in BERT")
 
 
-class TagsOutput(Counted):
+class TagsOutput(CountedOutput):
     """A score for each tag, of each token (Devlin et al. 2019, section 5.3)."""
 
     kind: Literal["tags"] = "tags"

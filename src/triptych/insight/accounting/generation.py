@@ -59,7 +59,7 @@ def generation(model: ModelConfig, rows: int, steps: int, source: int) -> list[W
     places = [Place.of(model, True, i) for i in range(model.decoder_depth)]
     last = sum(feed_forward_cost(model, place, rows).flops for place in places)
     out.append(_linear("feed-forward", last, steps))
-    newest = part_of(model.embedding).output_cost(model.embedding, model, rows).flops
+    newest = part_of(model.output).cost(model.output, model, rows, 1).flops
     looked_up = part_of(model.embedding).cost(model.embedding, model, rows).flops
     if looked_up:
         out.append(_linear("embedding", looked_up, steps))

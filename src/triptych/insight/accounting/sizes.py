@@ -58,6 +58,9 @@ def sizes(
         )
     if generate and model.form == "encoder":
         raise UserError("an encoder generates nothing", "--generate", "leave it out, or use another form")
+    if generate and not model.says_words:
+        what = f"a model whose output is {model.output.kind} generates nothing"
+        raise UserError(what, "--generate", "leave it out, or set model.output=vocabulary")
     if batch < 1:
         raise UserError(f"{batch} is no size", "--batch", "give 1 or more")
     for name, value, least in (("target", target, 1), ("source", source, 1), ("generate", generate, 0)):
@@ -66,7 +69,7 @@ def sizes(
         if value is not None and value > known:
             what = f"{value} tokens are more than the {known} that {key} allows"
             raise UserError(what, f"--{name}", f"give fewer, or set {key}")
-    both, decodes = model.form == "encoder_decoder", model.form != "encoder"
+    both, decodes = model.form == "encoder_decoder", model.form != "encoder" and model.says_words
     target = usual if target is None else target
     return Sizes(
         batch,

@@ -51,7 +51,7 @@ def products(s: Subject, batch: int, length: int, source: int) -> int:
     sees what autograd functions do inside, and counts masked scores like all others."""
     main, other = full(s, batch, length), full(s, batch, source) if with_source(s) else None
     with FlopCounterMode(display=False) as counter:
-        s.forward(main, other)
+        s.model(*(other or ()), *main)
     return int(counter.get_total_flops())
 
 

@@ -48,7 +48,7 @@ def cache(s: Subject) -> Iterator[Compared | str]:
     yield from growth(s)
     if source is not None:
         yield beams(s)
-    for side in SIDES:
+    for side in SIDES if s.config.says_words else ():
         yield stepped(s, side)
 
 
@@ -87,7 +87,8 @@ def stepped(s: Subject, side: Side) -> Compared:
     got = [steps.step(torch.full((3,), BOS))]
     got += [steps.step(torch.tensor([row[t] for row in said])) for t in range(4)]
     before = [[BOS]] * 3 if rows.source else rows.main
-    full = s.logits(Rows([a + b for a, b in zip(before, said, strict=True)], rows.source))
+    whole = Rows([a + b for a, b in zip(before, said, strict=True)], rows.source)
+    full = s.logits(whole, typed=False)
     want = [x[-5:] for x in full]
     place = "src/triptych/decoding/steps.py"
     what = "step by step" if rows.source else f"step by step after prompts padded on the {side}"

@@ -78,7 +78,7 @@ def rescored(s: Subject, rows: Rows, row: int, found: Hypothesis) -> float:
     """What the model without a cache says of a hypothesis: its log-probability, in nats."""
     before = [BOS] if rows.source else prompts(rows)[row]
     alone = Rows([before + list(found.ids)], [rows.source[row]] if rows.source else [])
-    logits = nudged(s.logits(alone)[0][len(before) - 1 :])
+    logits = nudged(s.logits(alone, typed=False)[0][len(before) - 1 :])
     logits[:, list(SPECIAL.banned)] = float("-inf")
     said = torch.tensor([*found.ids, EOS])
     return float(logits.log_softmax(-1).gather(1, said[:, None]).sum())

@@ -63,7 +63,7 @@ def head(logits: Sequence[Tensor] | Tensor, cut: Sequence[int]) -> list[Tensor]:
 def padding(s: Subject) -> Iterator[Compared | str]:
     """Neither the content of padding, nor its amount, nor its side moves a logit."""
     rows = s.rows(4)
-    want = s.logits(rows)
+    want = s.answers(rows)
     cases = {
         "content": Pads("right", noise=True),
         "amount": Pads("right", extra=3),
@@ -71,10 +71,10 @@ def padding(s: Subject) -> Iterator[Compared | str]:
         "content, amount and side": Pads("left", extra=2, noise=True),
     }
     for name, pads in cases.items():
-        yield close(f"{name} of padding", s.logits(rows, main=pads), want)
+        yield close(f"{name} of padding", s.answers(rows, main=pads), want)
         if rows.source:
-            yield close(f"{name} of the source's padding", s.logits(rows, source=pads), want)
-    both = s.logits(rows, Pads("left", 1, True), Pads("left", 2, True))
+            yield close(f"{name} of the source's padding", s.answers(rows, source=pads), want)
+    both = s.answers(rows, Pads("left", 1, True), Pads("left", 2, True))
     yield close("padding on the left everywhere", both, want)
     if s.config.experts is not None:
         yield from undealt(s, rows, cases)
@@ -89,12 +89,12 @@ def padding(s: Subject) -> Iterator[Compared | str]:
 def alone(s: Subject) -> Iterator[Compared | str]:
     """A row gives the same alone, in any ragged batch and in any order; so does its decoded output."""
     rows = s.rows(4)
-    want = s.logits(rows)
-    single = [s.logits(rows.pick([i]))[0] for i in range(4)]
+    want = s.answers(rows)
+    single = [s.answers(rows.pick([i]))[0] for i in range(4)]
     yield close("logits alone and in a batch", want, single, place="src/triptych/model/attention.py")
     order = [2, 0, 3, 1]
-    yield close("logits in another order", s.logits(rows.pick(order)), [want[i] for i in order])
-    if s.config.form == "encoder":
+    yield close("logits in another order", s.answers(rows.pick(order)), [want[i] for i in order])
+    if s.config.form == "encoder" or not s.config.says_words:
         return
     for strategy in ("greedy", "beam", "sample"):
         batch = outputs(s, rows, strategy, index=range(4))

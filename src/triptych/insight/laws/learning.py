@@ -73,7 +73,7 @@ def modes(s: Subject) -> Iterator[Compared | str]:
     rows = s.rows(3)
 
     def run(model: Model) -> Tensor:
-        return torch.cat(s.logits(rows, model=model))
+        return torch.cat(s.answers(rows, model=model))
 
     model = copy.deepcopy(s.model)
     if apart(model):
@@ -118,8 +118,7 @@ def learns(s: Subject) -> Iterator[Compared | str]:
     """Every parameter gets a finite gradient that is not zero; so does each part of a fused map."""
     model, experts = s.learner(), s.config.experts
     many = 8 * (experts.count // experts.top_k) if experts is not None else 4
-    # The last token of a decoder's row has no target.
-    spare = many if s.config.form == "decoder" else 0
+    spare = idle_tokens(s, many)
     load: dict[str, Tensor] = {}
     with torch.enable_grad(), counting(routers(model), load):
         loss = s.loss(model, s.rows(many))
@@ -154,6 +153,14 @@ def learns(s: Subject) -> Iterator[Compared | str]:
         )
 
 
+def idle_tokens(s: Subject, rows: int) -> int:
+    """Tokens of ``rows`` rows that nothing need be learned of: of a row that is read at one place all others,
+    of a decoder's the last, and those within a prefix."""
+    if s.config.output.whole and s.config.pool != "mean":
+        return rows * s.longest
+    return rows * max(1, s.ahead) if s.config.form == "decoder" and s.config.says_words else 0
+
+
 def sections(name: str, grad: Tensor | None, widths: list[int], letters: str) -> dict[str, Tensor | None]:
     """The gradients of a fused map's parts."""
     parts = torch.split(grad, widths) if grad is not None else [None] * len(widths)
@@ -176,8 +183,9 @@ def first(s: Subject) -> Iterator[Compared | str]:
     # The whole model, not a smaller one: depth and vocabulary are what this law is about.
     model = build(s.asked, s.seed).eval() if s.reduced else s.model
     loss = s.loss(model, s.rows(16))
-    mean, guess = loss.nll / loss.count, math.log(model.config.vocab)
-    figure = f"{mean:.2f} nats a token, ln {model.config.vocab} is {guess:.2f}, tolerance {NEAR:g}"
+    among = model.config.vocab if s.config.says_words else s.among
+    mean, guess = loss.nll / loss.count, math.log(among)
+    figure = f"{mean:.2f} nats each, ln {among} is {guess:.2f}, tolerance {NEAR:g}"
     yield true("the first loss", abs(mean - guess) < NEAR, figure)
 
 

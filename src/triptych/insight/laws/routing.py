@@ -37,7 +37,7 @@ def dealt(s: Subject, main: Placed, source: Placed | None) -> list[Tensor]:
         elif isinstance(model, DecoderOnly):
             model.decode(*main, aux=aux)
         else:
-            model.encode(*main, aux)
+            model.encode(*main, aux=aux)
     return [*(n.double() for n in load.values()), *aux]
 
 

@@ -10,16 +10,17 @@ import torch
 from torch import Tensor
 
 from triptych.config import DecodingConfig
-from triptych.decoding import Hypothesis, search
+from triptych.decoding import Chain, Hypothesis, search
 from triptych.insight.laws.decoded import SETTINGS, SPECIAL, outputs, rescored
 from triptych.insight.laws.registry import DECODERS, law
 from triptych.insight.laws.subject import Subject
-from triptych.insight.laws.verdict import SINGLE, Compared, close, true
+from triptych.insight.laws.verdict import SINGLE, Compared, Skip, close, true
 
 SEARCH = "src/triptych/decoding/search.py"
 RULES = "src/triptych/decoding/rules.py"
 WORDS = 6  # of the small vocabulary that can be searched to the end: pad, unk, bos, eos and two more
 DRAWS = 3000
+BEFORE = (4, 7)  # the prompt of draws, for what counts it
 RARE = 4.75  # standard deviations: one sound sampler in a million is called faulty
 
 
@@ -33,6 +34,8 @@ RARE = 4.75  # standard deviations: one sound sampler in a million is called fau
 )
 def searched(s: Subject) -> Iterator[Compared | str]:
     """Strategies agree with each other, with the model without a cache, and with the definition."""
+    if not s.config.says_words:
+        raise Skip(f"a model whose output is {s.config.output.kind} says no words")
     yield from on_the_model(s)
     yield from exhaustive(s)
     yield from sampled(s)
@@ -155,10 +158,11 @@ def sampled(s: Subject) -> Iterator[Compared]:
         {"top_p": 0.7},
         {"min_p": 0.3},
         {"temperature": 2.0, "top_k": 4, "top_p": 0.8},
+        {"repetition_penalty": 2.0},
     ):
         settings = DecodingConfig.parse({"strategy": "sample", "seed": s.seed + 1, **change})
-        found = search(Fixed(logits, DRAWS), [1] * DRAWS, settings, SPECIAL)
-        count = tally(found, len(logits))
+        chain = Chain(Fixed(logits, DRAWS), [1] * DRAWS, settings, SPECIAL, prompts=[BEFORE] * DRAWS)
+        count = torch.bincount(torch.tensor([token for _, token in chain.step()]), minlength=len(logits))
         p = kept(logits, settings)
         name = ", ".join(f"{key} {value}" for key, value in change.items()) or "plain"
         never = int(count[p == 0].sum())
@@ -173,16 +177,13 @@ def sampled(s: Subject) -> Iterator[Compared]:
         yield true(f"{name}: draws follow the distribution", statistic <= most, figure, cause, RULES)
 
 
-def tally(found: list[list[Hypothesis]], vocab: int) -> Tensor:
-    """How often each token was drawn first; the end is drawn when nothing else was."""
-    drawn = torch.tensor([h.ids[0] if h.ids else SPECIAL.eos for (h,) in found])
-    return torch.bincount(drawn, minlength=vocab).double()
-
-
 def kept(logits: Tensor, settings: DecodingConfig) -> Tensor:
     """The distribution that sampling should follow, token by token from the definitions."""
     allowed = [t for t in range(len(logits)) if t not in SPECIAL.banned]
-    weight = {t: math.exp(float(logits[t]) / settings.temperature) for t in allowed}
+    logit = {t: float(logits[t]) for t in allowed}
+    for t in BEFORE:
+        logit[t] *= settings.repetition_penalty ** (-1 if logit[t] > 0 else 1)
+    weight = {t: math.exp(logit[t] / settings.temperature) for t in allowed}
     order = sorted(allowed, key=lambda t: -weight[t])
     if settings.top_k:
         order = order[: settings.top_k]

@@ -7,28 +7,31 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from triptych.config import ModelConfig, Part, TranslationObjective, parts
-from triptych.data import PAD, translation_batch
+from triptych.config.objectives import ClassifyObjective, MaskedObjective, TagObjective
+from triptych.data import IGNORE, PAD, Batch, translation_batch
 from triptych.errors import UserError
 from triptych.insight.laws.sights import SEEN
 from triptych.layout import Layout
-from triptych.model import DecoderOnly, EncoderDecoder, EncoderOnly, Model, State, build, cost
+from triptych.model import DecoderOnly, EncoderDecoder, Model, State, build, cost
 from triptych.model.attention import Attention
 from triptych.model.blocks import spans
 from triptych.model.dropout import Dropout
 from triptych.model.experts import Experts
 from triptych.model.stack import Stack
 from triptych.model.visible import sight
-from triptych.objectives import Loss, TokenLoss, cross_entropy
+from triptych.objectives import ClassLoss, Loss, NextSentenceLoss, TagLoss, TokenLoss, run
+from triptych.objectives.labels import chosen
 
 SPECIALS = 4  # pad, unk, bos, eos: the lowest ids
 VOCAB = 48  # when the configuration leaves the size to the tokenizer
+CHOICES = 5  # classes or tags when it leaves their number to the data; directions that a vector is read in
 NARROW = 8  # a narrower model may be unable to learn what the laws give it
 LARGE = 30_000_000  # parameters; a larger model is made smaller before it is built
 LONGEST = 9  # tokens in a sequence
@@ -106,7 +109,10 @@ class Subject:
                 raise UserError(
                     f"{most} positions are too few to check a law", where, f"give {LONGEST + 3} or more"
                 )
-        self.asked = config.model_copy(update={"vocab": vocab})
+        output = config.output if model is None else model.config.output
+        if getattr(output, "count", None) == 0:
+            output = output.model_copy(update={"count": CHOICES})
+        self.asked = config.model_copy(update={"vocab": vocab, "output": output})
         self.config, notes = (self.asked, []) if model is not None else smaller(self.asked)
         self.config, note = narrower(self.config)
         self.reduced = "checked with " + ", ".join(notes + note) if notes + note else ""
@@ -165,22 +171,54 @@ class Subject:
 
     # -- running -------------------------------------------------------------------------------------------
 
-    def forward(self, main: Placed, source: Placed | None, model: Model | None = None) -> Tensor:
-        """Logits ``[B, T, V]`` without a cache."""
+    def forward(
+        self, main: Placed, source: Placed | None, model: Model | None = None, typed: bool = True
+    ) -> Tensor:
+        """What is said of each token, without a cache: logits ``[B, T, V]``, or hidden states where the model
+        speaks of whole rows only."""
+        return self.read(self.hidden(main, source, model, typed), model)
+
+    def hidden(
+        self, main: Placed, source: Placed | None, model: Model | None = None, typed: bool = True
+    ) -> Tensor:
+        """Hidden states ``[B, T, C]``."""
         model = model or self.model
-        if isinstance(model, EncoderDecoder):
-            assert source is not None
-            out: Tensor = model(*source, *main)
-        else:
-            out = model(*main)
-        return out
+        batch = Batch(*main, torch.empty(0), (), *(source or (None, None)))
+        return run(model, replace(batch, types=self.types(main[0]) if typed else None))
+
+    def types(self, ids: Tensor) -> Tensor | None:
+        """A type for each token, which follows it wherever it stands; None where the model has none."""
+        return ids % self.config.types if self.config.types else None
+
+    def read(self, hidden: Tensor, model: Model | None = None) -> Tensor:
+        """What hidden states say of their tokens."""
+        said: Tensor = hidden if self.config.output.whole else (model or self.model).output(hidden)
+        return said
 
     def logits(
+        self,
+        rows: Rows,
+        main: Pads | None = None,
+        source: Pads | None = None,
+        model: Model | None = None,
+        typed: bool = True,
+    ) -> list[Tensor]:
+        """What is said of every row's own tokens, ``[length, V]``; unless ``typed``, of tokens of type 0."""
+        placed = self.lay(rows.main, main)
+        return take(self.forward(placed, self.source(rows, source), model, typed), placed[1])
+
+    def answers(
         self, rows: Rows, main: Pads | None = None, source: Pads | None = None, model: Model | None = None
     ) -> list[Tensor]:
-        """Logits ``[length, V]`` of every row's own tokens."""
-        placed = self.lay(rows.main, main)
-        return take(self.forward(placed, self.source(rows, source), model), placed[1])
+        """All that is said of every row: of its tokens, and of it as a whole."""
+        placed, model = self.lay(rows.main, main), model or self.model
+        hidden = self.hidden(placed, self.source(rows, source), model)
+        whole = model.output if self.config.output.whole else getattr(model.output, "pair", None)
+        found = take(self.read(hidden, model), placed[1])
+        if whole is None:
+            return found
+        rowwise = zip(found, whole(hidden, placed[1]), strict=True)
+        return [torch.cat((tokens.flatten(), row)) for tokens, row in rowwise]
 
     def start(self, source: Placed | None, beams: int = 1, back: int = 0) -> State:
         """An empty state of the decoder; with a source, ``beams`` rows for each of its rows."""
@@ -191,10 +229,11 @@ class Subject:
         return self.model.start(back)
 
     def step(self, state: State, ids: Tensor, layout: Layout) -> Tensor:
-        """Logits ``[B, T, V]`` of new tokens over a state."""
-        assert not isinstance(self.model, EncoderOnly)
-        out: Tensor = self.model.output(self.model.decode(ids, layout, state=state))
-        return out
+        """What is said of new tokens over a state, ``[B, T, V]``."""
+        if isinstance(self.model, EncoderDecoder):
+            return self.read(self.model.decode(ids, layout, state=state))
+        assert isinstance(self.model, DecoderOnly)
+        return self.read(self.model.decode(ids, layout, state, self.types(ids)))
 
     def chunked(self, main: Placed, state: State, cuts: Sequence[int]) -> Tensor:
         """Logits ``[B, T, V]`` of ``main`` fed to a state in pieces that end at ``cuts``."""
@@ -236,21 +275,50 @@ class Subject:
         apart(model)
         return model.train()
 
-    def loss(self, model: Model, rows: Rows, smoothing: float = 0.0) -> Loss:
-        """The objective's loss of these rows. A decoder predicts each next token; an encoder, at each
-        token's own place, the token whose id is one higher."""
-        if isinstance(model, EncoderDecoder):
-            batch = translation_batch(rows.source, rows.main, range(len(rows.main)))
-            return TokenLoss(TranslationObjective(label_smoothing=smoothing)).loss(model, batch)
+    def batch(self, rows: Rows) -> Batch:
+        """These rows, and something to be learned of them. A decoder predicts each next token; an encoder, at
+        each token's own place, the token whose id is one higher; tags and classes go by ids."""
+        if rows.source:
+            return translation_batch(rows.source, rows.main, range(len(rows.main)))
         ids, layout = self.lay(rows.main)
+        classes = 2 if self.config.says_words else min(self.among, CHOICES)
+        labels = torch.tensor([sum(row) % classes for row in rows.main])
+        real, targets = layout.real, (ids + 1) % self.V
+        if not self.config.says_words:
+            targets = ids % self.among
+        elif self.config.form == "decoder":
+            real, targets = real & layout.real.roll(-1, 1), ids.roll(-1, 1)
+            real[:, -1] = False
+        targets = targets.masked_fill(~real, IGNORE)
+        return Batch(ids, layout, targets, tuple(range(len(ids))), types=self.types(ids), labels=labels)
+
+    def loss(self, model: Model, rows: Rows, smoothing: float = 0.0) -> Loss:
+        """The objective's loss of these rows."""
+        batch, output = self.batch(rows), self.config.output
+        if isinstance(output, parts.ClassesOutput):
+            return ClassLoss(ClassifyObjective(label_smoothing=smoothing)).loss(model, batch)
+        if isinstance(output, parts.TagsOutput):
+            return TagLoss(TagObjective(label_smoothing=smoothing)).loss(model, batch)
+        if isinstance(output, parts.VectorOutput):
+            return self.directed(model, batch, smoothing)
+        if getattr(output, "next_sentence", False):
+            pairs = MaskedObjective(label_smoothing=smoothing)
+            return NextSentenceLoss(pairs, self.longest).loss(model, batch)
+        return TokenLoss(TranslationObjective(label_smoothing=smoothing)).loss(model, batch)
+
+    def directed(self, model: Model, batch: Batch, smoothing: float) -> Loss:
+        """That of vectors read in fixed directions, as classes: their own is of a batch as a whole."""
+        assert batch.labels is not None
         aux: list[Tensor] | None = [] if model.training else None
-        if isinstance(model, DecoderOnly):
-            hidden, target = model.decode(ids, layout, aux=aux)[:, :-1], ids[:, 1:]
-            real = layout.real[:, 1:]
-        else:
-            hidden, target, real = model.encode(ids, layout, aux), (ids + 1) % model.config.vocab, layout.real
-        hidden = model.output.reduce(hidden[real])
-        return cross_entropy(hidden, model.output.weight, target[real], smoothing).plus(aux or ())
+        vector = model.output(run(model, batch, aux), batch.layout)
+        drawn = torch.randn(self.config.dim, CHOICES, generator=torch.Generator().manual_seed(self.seed))
+        said = vector @ (drawn.to(vector) * self.config.dim**-0.5)
+        return chosen(said, batch.labels, smoothing if model.training else 0.0).plus(aux or ())
+
+    @property
+    def among(self) -> int:
+        """Of how many one is right: words, classes or tags."""
+        return self.V if self.config.says_words else getattr(self.config.output, "count", CHOICES)
 
 
 def take(out_BTV: Tensor, layout: Layout) -> list[Tensor]:

@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from triptych.config import TranslationObjective
-from triptych.data import BOS, EOS, Batch, translation_batch
+from triptych.data import BOS, EOS, IGNORE, Batch, translation_batch
+from triptych.data.batches import pad
 from triptych.insight.laws.registry import law
 from triptych.insight.laws.subject import SIDES, Subject
-from triptych.insight.laws.verdict import SINGLE, Compared, close, true
+from triptych.insight.laws.verdict import SINGLE, Compared, Skip, close, true
 from triptych.layout import Layout
-from triptych.model import EncoderDecoder, Memory
-from triptych.model.embedding import Output
+from triptych.model import Memory
 from triptych.objectives import TokenLoss
 
 BATCHES = "src/triptych/data/batches.py"
@@ -28,18 +28,43 @@ OBJECTIVE = "src/triptych/objectives/tokens.py"
     "targets are inputs shifted once",
     "targets are not shifted, shifted twice, or specials are missing or doubled",
     BATCHES,
-    ("encoder_decoder",),
-    "this form has no batches of its own yet",
 )
 def targets(s: Subject) -> Iterator[Compared | str]:
     """Inputs begin with one bos, targets end with one eos, and the loss is that of real targets alone."""
+    if not s.config.says_words:
+        raise Skip(f"a model whose output is {s.config.output.kind} says no words: nothing is shifted")
+    if s.config.form != "encoder_decoder":
+        yield from of_one_stack(s)
+        return
     rows = s.rows(4)
     rows.main[2] = []  # an empty sentence is a sentence: its target is the end
     for side in SIDES:
         batch = translation_batch(rows.source, rows.main, range(4), side)
         yield from shifted(batch, rows.source, rows.main, side)
-        yield from losses(s, batch, rows.main, side)
+        yield from losses(s, batch, sum(len(row) + 1 for row in rows.main), f"padded on the {side}")
     yield from oracle(rows.source)
+
+
+def of_one_stack(s: Subject) -> Iterator[Compared | str]:
+    """A decoder's documents, whose tokens are to be said but for those within a prefix that is seen whole; an
+    encoder's, of which each third token was hidden."""
+    rows = s.rows(4)
+    for side in SIDES:
+        if s.config.form == "decoder":
+            (ids, layout), (said, _) = (
+                pad([[BOS, *row] for row in rows.main], side),
+                pad([[*row, EOS] for row in rows.main], side, IGNORE),
+            )
+            count = sum(len(row) + 1 - max(0, s.ahead - 1) for row in rows.main)
+            name = f"documents padded on the {side}"
+        else:
+            (ids, layout), (said, _) = pad(rows.main, side), pad(rows.main, side, IGNORE)
+            hidden = layout.position % 3 == 0
+            said, ids = said.masked_fill(~hidden, IGNORE), torch.where(hidden, (ids + 1) % s.V, ids)
+            count = sum(len(row[::3]) for row in rows.main)
+            name = f"hidden tokens of rows padded on the {side}"
+        batch = Batch(ids, layout, said, tuple(range(4)), types=s.types(ids))
+        yield from losses(s, batch, count, name)
 
 
 def shifted(batch: Batch, source: list[list[int]], main: list[list[int]], side: str) -> Iterator[Compared]:
@@ -60,37 +85,35 @@ def shifted(batch: Batch, source: list[list[int]], main: list[list[int]], side: 
         yield true("positions of targets", where == list(range(len(said))), f"row {i}: {where}")
 
 
-def losses(s: Subject, batch: Batch, main: list[list[int]], side: str) -> Iterator[Compared]:
+def losses(s: Subject, batch: Batch, count: int, name: str) -> Iterator[Compared]:
     """How much is counted, and what."""
     model = s.model
-    assert isinstance(model, EncoderDecoder)
     learned = TokenLoss(TranslationObjective(label_smoothing=0.1))
     loss = learned.loss(model, batch)
-    count = sum(len(row) + 1 for row in main)
     place = OBJECTIVE
     yield true(
         "tokens in the loss",
         loss.count == count,
-        f"{loss.count}, and {count} targets, eos included",
-        "padding is counted, or the end is not",
+        f"{loss.count} of {name}, and there are {count} targets",
+        "padding is counted, or the end is not, or tokens of a prefix that were seen",
         place,
     )
     junk = replace(
         batch,
-        source=noisy(s, *batch.given),
+        source=noisy(s, *batch.given) if batch.source is not None else None,
         ids=noisy(s, batch.ids, batch.layout),
     )
     other = learned.loss(model, junk)
     cause = "padding reaches the loss"
     yield close("loss with other ids in padding", tensor(other.nll), tensor(loss.nll), SINGLE, cause, place)
-    logits = s.forward((batch.ids, batch.layout), batch.given)
-    real = batch.layout.real
+    logits = s.forward((batch.ids, batch.layout), batch.given if batch.source is not None else None)
+    real = (batch.targets != IGNORE) & (batch.layout.position >= s.ahead - 1)
     for smoothing in (0.0, 0.1):
         want = F.cross_entropy(logits[real], batch.targets[real], reduction="sum", label_smoothing=smoothing)
         got = TokenLoss(TranslationObjective(label_smoothing=smoothing)).loss(s.learner(), batch)
         cause = "the loss is not the sum of cross-entropies with ε/V on every word"
-        name = f"loss padded on the {side}, smoothing {smoothing}, and from the definition"
-        yield close(name, got.sum, want, SINGLE, cause, "src/triptych/objectives/loss.py")
+        what = f"loss of {name}, smoothing {smoothing}, and from the definition"
+        yield close(what, got.sum, want, SINGLE, cause, "src/triptych/objectives/loss.py")
     yield close(
         "no smoothing in evaluation",
         tensor(loss.mean),
@@ -112,15 +135,26 @@ def noisy(s: Subject, ids: Tensor, layout: Layout) -> Tensor:
     return torch.where(layout.real, ids, junk)
 
 
+class Said:
+    """An output whose hidden states are the logits."""
+
+    bias = None
+
+    def __init__(self, vocab: int) -> None:
+        self.weight = torch.eye(vocab)
+
+    def inner(self, hidden: Tensor) -> Tensor:
+        """As they are."""
+        return hidden
+
+
 class Copyist:
     """A model that is sure of the next token of its source: it knows its place from the layout alone."""
 
     training = False
 
     def __init__(self, vocab: int) -> None:
-        self.output = Output(vocab, vocab)
-        torch.nn.init.eye_(self.output.weight)
-        self.vocab = vocab
+        self.output, self.vocab = Said(vocab), vocab
 
     def encode(self, ids: Tensor, layout: Layout, aux: list[Tensor] | None = None) -> Memory:
         """Ids as they are; padding as a word that is never said."""

@@ -1,21 +1,30 @@
-"""The objectives on the road of a run: one file each, chosen by ``objective.kind``."""
+"""The objectives on the road of a run, chosen by ``objective.kind``; each is loaded when it is needed."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from triptych.config import RunConfig
 from triptych.training.tasks.base import Corpus, Say, Task, most_ids, silent
-from triptych.training.tasks.translation import TranslationTask
 
-TASKS: dict[str, Task[Any]] = {
-    "translation": TranslationTask(),
+TASKS = {
+    "translation": "translation.TranslationTask",
+    "causal": "running.CausalTask",
+    "masked": "running.MaskedTask",
+    "denoise": "running.DenoiseTask",
+    "instruction": "instruction.InstructionTask",
+    "classify": "labelled.ClassifyTask",
+    "tag": "labelled.TagTask",
+    "embed": "labelled.EmbedTask",
 }
 
 
 def task(config: RunConfig) -> Task[Any]:
     """The task of a configuration."""
-    return TASKS[config.objective.kind]
+    module, name = TASKS[config.objective.kind].split(".")
+    road: Task[Any] = getattr(import_module(f"triptych.training.tasks.{module}"), name)()
+    return road
 
 
 __all__ = ["TASKS", "Corpus", "Say", "Task", "most_ids", "silent", "task"]

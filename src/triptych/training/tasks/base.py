@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from triptych.config import RunConfig
 from triptych.data import Dataset
@@ -24,15 +24,7 @@ Say = Callable[[str], None]
 MINIMUM = 5
 
 
-class Part(Protocol):
-    """Examples of one part of a corpus."""
-
-    def texts(self) -> Iterable[str]:
-        """All texts that the tokenizer is to learn from, in order; may be asked for more than once."""
-        ...
-
-
-P = TypeVar("P", bound=Part)
+P = TypeVar("P")
 
 
 @dataclass(frozen=True)
@@ -74,6 +66,10 @@ class Task(ABC, Generic[P]):
     def load(self, config: RunConfig, say: Say) -> Corpus[P]:
         """Read the files, split off what is held out. Raises UserError for what cannot be used."""
 
+    @abstractmethod
+    def texts(self, part: P) -> Iterable[str]:
+        """All texts of a part, in order: what the tokenizer learns from."""
+
     def symbols(self, config: RunConfig, corpus: Corpus[P]) -> tuple[str, ...]:
         """Entries of their own that the tokenizer needs."""
         return ()
@@ -82,11 +78,11 @@ class Task(ABC, Generic[P]):
         """Learn a tokenizer from the training part alone."""
         settings = config.text.tokenizer
         return train_tokenizer(
-            corpus.train.texts(), **settings.model_dump(), symbols=self.symbols(config, corpus)
+            self.texts(corpus.train), **settings.model_dump(), symbols=self.symbols(config, corpus)
         )
 
-    def model(self, config: RunConfig, corpus: Corpus[P]) -> dict[str, Any]:
-        """Settings of the model that the data decide."""
+    def decided(self, config: RunConfig, corpus: Corpus[P]) -> dict[str, Any]:
+        """Settings that the data decide, as plain data to be laid over the configuration."""
         return {}
 
     @abstractmethod
@@ -97,7 +93,7 @@ class Task(ABC, Generic[P]):
         and place. ``folder``: of the run, for what is too large to hold."""
 
     def settled(self, config: RunConfig, train: Dataset, valid: Dataset) -> dict[str, Any]:
-        """Settings that follow from the encoded data, as plain data to be laid over the configuration."""
+        """Settings that follow from the encoded data, likewise."""
         return {}
 
     @abstractmethod

@@ -95,6 +95,10 @@ class TranslationTask(Task[Pairs]):
                     notes.append(f"{name}: {leak.describe()}")
         return parallel(train, parts["valid"], parts["test"], tuple(notes), audit.to_dict())
 
+    def texts(self, part: Pairs) -> list[str]:
+        """All sources, then all targets."""
+        return [*part.source, *part.target]
+
     def encode(
         self, config: RunConfig, part: Pairs, tokenizer: Tokenizer, folder: Path, name: str, say: Say
     ) -> Dataset:
@@ -168,7 +172,7 @@ def parallel(train: Pairs, valid: Pairs, test: Pairs, notes: tuple[str, ...], au
             h.update(f"{s}\n{t}\n".encode("utf-8", "surrogatepass"))
     sizes = {"train": len(train), "valid": len(valid), "test": len(test)}
     facts = {"pairs": sizes, "audit": audit}
-    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in train.texts())
+    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in (*train.source, *train.target))
     held_out = test if len(test) else None
     return Corpus(train, valid, held_out, len(train), size, h.hexdigest(), notes, facts)
 

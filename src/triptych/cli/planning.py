@@ -1,0 +1,116 @@
+"""From what stands on the command line to the configuration of a run; shared by `train` and `data show`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from triptych.cli.common import check_languages, existing, free_folder, say, sort_out
+from triptych.errors import UserError
+
+if TYPE_CHECKING:
+    from triptych.config import RunConfig
+    from triptych.training.tasks import Corpus
+
+BUDGET = "15m"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a user asked for.
+
+    Attributes:
+        given: the settings that were given, as plain data, over those of a run to begin with.
+        hand_set: they are a configuration or a preset: nothing else is chosen from the data.
+        endless: nothing said how long to train.
+    """
+
+    given: dict[str, Any]
+    hand_set: bool
+    endless: bool
+
+    def config(self) -> RunConfig:
+        """The configuration, as far as it is known before the data are. Raises UserError."""
+        from triptych.config import load_config
+        from triptych.training.plan import settle
+
+        return load_config(self.given if self.hand_set else settle(self.given))
+
+    def fitted(self, corpus: Corpus[Any], config: RunConfig) -> RunConfig:
+        """The configuration, with what is chosen from the data."""
+        if self.hand_set:
+            return config
+        from triptych.config import load_config
+        from triptych.training.plan import fill
+
+        seconds = config.training.seconds or 3600.0
+        return load_config(fill(self.given, corpus.count, corpus.bytes, seconds))
+
+
+def asked(
+    what: list[str], options: Mapping[str, Any], preset: str, source: Path | None, target: Path | None
+) -> Asked:
+    """Files, settings and options, later ones over earlier ones: preset, configuration, files, options,
+    ``section.key=value``."""
+    from triptych.config import merge, override
+    from triptych.training.init import inherit
+
+    files, settings = sort_out(what)
+    given, hand_set = _files(files, source, target, preset)
+    given = override(merge(given, options), settings)
+    training = given.get("training") or {}
+    endless = isinstance(training, dict) and not training.get("steps") and not training.get("budget")
+    if endless:
+        given = merge(given, {"training": {"budget": BUDGET}})
+    return Asked(inherit(given), hand_set, endless)
+
+
+def check(config: RunConfig) -> None:
+    """What can be known to be wrong before the data are read."""
+    from triptych.training.run import check_form
+
+    translation = config.objective.kind == "translation"
+    check_languages(config.text.source, config.text.target)
+    if not config.data.train:
+        mend = f"name files: triptych train FILE… --objective {config.objective.kind}"
+        if translation:
+            mend = "name a file of sentence pairs: triptych train pairs.tsv"
+        raise UserError("no training data", "command line", mend)
+    check_form(config)
+
+
+def default_folder(config: RunConfig) -> Path:
+    """A free folder in ``runs``, named after the first file, the objective and the languages."""
+    stem = Path(config.data.train[0]).name.split(".")[0] or "run"
+    kind = "" if config.objective.kind == "translation" else config.objective.kind
+    named = (stem, kind, config.text.source, config.text.target)
+    return free_folder(Path("runs") / "-".join(x for x in named if x))
+
+
+def _files(
+    files: list[str], source: Path | None, target: Path | None, preset: str
+) -> tuple[dict[str, Any], bool]:
+    """Preset, configuration and data files as plain settings; whether the settings were made by hand."""
+    from triptych.config import merge, read_yaml
+    from triptych.config import preset as preset_data
+
+    given: dict[str, Any] = preset_data(preset) if preset else {}
+    hand_set = bool(preset)
+    if files and files[0].endswith((".yaml", ".yml")):
+        given = merge(given, read_yaml(existing(Path(files[0]), "a configuration")))
+        files, hand_set = files[1:], True
+    for path in files:
+        if (Path(path) / "config.yaml").is_file():
+            raise UserError("this is the folder of a run", path, "add --resume to go on with it")
+    if (source is None) != (target is None):
+        raise UserError("one aligned file needs the other", "--source, --target", "give both")
+    if source is not None and target is not None:
+        if files:
+            raise UserError("give files of pairs or --source and --target, not both", "command line")
+        return merge(given, {"data": {"train": [str(source), str(target)], "aligned": True}}), hand_set
+    return merge(given, {"data": {"train": files, "aligned": False}} if files else {}), hand_set
+
+
+__all__ = ["BUDGET", "Asked", "asked", "check", "default_folder", "say"]

@@ -1,0 +1,152 @@
+"""Instruction tuning: dialogues, of which the assistant's turns and their ends are learned.
+
+dialogues ─ template ─ runs of text, learned or not ─ ids and flags ─ rows, packed without cutting
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from triptych.config import RunConfig
+from triptych.config.objectives import InstructionObjective
+from triptych.data import BOS, EOS, Dataset
+from triptych.data.instruction import InstructionData
+from triptych.engine import Bundle
+from triptych.errors import UserError
+from triptych.evaluation import Result, Sample
+from triptych.text import Tokenizer, write_lines_atomic
+from triptych.text.dialogues import Dialogue, Dialogues, read_dialogues
+from triptych.text.templates import SYMBOLS, render
+from triptych.training.tasks.base import MINIMUM, Corpus, Say, Task
+from triptych.training.tasks.running import batch_losses, scored
+from triptych.training.tasks.split import parts, texts_digest
+
+TEST = "test.jsonl"
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """Dialogues, and the template they are written in."""
+
+    dialogues: Dialogues
+    template: str
+
+    def __len__(self) -> int:
+        return len(self.dialogues)
+
+    def select(self, indices: Sequence[int]) -> Rendered:
+        """These dialogues."""
+        return Rendered(self.dialogues.select(indices), self.template)
+
+
+class InstructionTask(Task[Rendered]):
+    """Instructions and chats (``objective.kind: instruction``)."""
+
+    noun: ClassVar[str] = "dialogues"
+
+    def load(self, config: RunConfig, say: Say) -> Corpus[Rendered]:
+        """Those that open with the same text stay in one part."""
+        whole = self.given(config, config.data.train)
+        say(f"{len(whole):,} dialogues, template {whole.template}")
+        if len(whole) < MINIMUM:
+            what = f"{len(whole)} dialogues, and training needs at least {MINIMUM}"
+            raise UserError(what, config.data.train[0], "add dialogues")
+        opening = [[dialogue.turns[0][1]] for dialogue in whole.dialogues]
+        train, valid, test = parts(config, whole, opening, self.given)
+        size = sum(len(text.encode("utf-8", "surrogatepass")) for text in self.texts(train))
+        digest = texts_digest([*self.texts(train), *self.texts(valid)])
+        sizes = {"training": len(train), "validation": len(valid), "test": len(test) if test else 0}
+        facts = {"dialogues": sizes, "template": whole.template}
+        return Corpus(train, valid, test, len(train), size, digest, (), facts)
+
+    def given(self, config: RunConfig, files: Sequence[str]) -> Rendered:
+        """Files of dialogues."""
+        assert isinstance(config.objective, InstructionObjective)
+        found = read_dialogues([Path(f) for f in files])
+        wanted = config.objective.template
+        shape = "alpaca" if found.shape == "alpaca" else "chatml"
+        return Rendered(found, shape if wanted == "auto" else wanted)
+
+    def texts(self, part: Rendered) -> Iterable[str]:
+        """Every turn's text."""
+        return (text for dialogue in part.dialogues for _, text in dialogue.turns)
+
+    def symbols(self, config: RunConfig, corpus: Corpus[Rendered]) -> tuple[str, ...]:
+        """What the template writes beside text."""
+        return tuple(SYMBOLS[corpus.train.template])
+
+    def decided(self, config: RunConfig, corpus: Corpus[Rendered]) -> dict[str, Any]:
+        """The template that ``auto`` stood for: what is asked of the run later is written in it."""
+        return {"objective": {"template": corpus.train.template}}
+
+    def encode(
+        self, config: RunConfig, part: Rendered, tokenizer: Tokenizer, folder: Path, name: str, say: Say
+    ) -> Dataset:
+        """Dialogues of more than ``data.length`` tokens are left out, and the user is told."""
+        rows, long = [], []
+        for i, dialogue in enumerate(part.dialogues):
+            ids, learned = written(dialogue, part.template, tokenizer)
+            if len(ids) <= config.data.length + 1:  # the last token is only said
+                rows.append((ids, learned))
+            else:
+                long.append(i)
+        if long:
+            places = ", ".join(part.dialogues.place(i) for i in long[:3]) + (", …" if len(long) > 3 else "")
+            say(
+                f"{len(long)} {name} dialogues are longer than {config.data.length} tokens and left out ({places})"
+            )
+        if not rows:
+            what = f"no {name} dialogue is at most {config.data.length} tokens long"
+            raise UserError(what, "data.length", "raise it")
+        return InstructionData(rows, config.data.length, config.data.tokens, config.training.seed)
+
+    def keep(self, config: RunConfig, corpus: Corpus[Rendered], folder: Path) -> None:
+        """The test dialogues as messages."""
+        if corpus.test is None:
+            return
+        lines = (
+            json.dumps({"messages": [{"role": r, "content": t} for r, t in d.turns]}, ensure_ascii=False)
+            + "\n"
+            for d in corpus.test.dialogues
+        )
+        write_lines_atomic(folder / "data" / TEST, lines)
+
+    def held_out(self, config: RunConfig, folder: Path) -> Rendered | None:
+        """The test dialogues."""
+        path = folder / "data" / TEST
+        return self.given(config, [str(path)]) if path.exists() else None
+
+    def evaluate(self, bundle: Bundle, part: Rendered, say: Say, precision: str = "fp32") -> Result:
+        """Perplexity of the responses, and some of them beside the model's own."""
+        assert bundle.folder is not None
+        data = self.encode(bundle.config, part, bundle.tokenizer, bundle.folder, "test", say)
+        losses = list(batch_losses(bundle, data, precision))
+        said = (text for d in part.dialogues for role, text in d.turns if role == "assistant")
+        return Result(scored(losses, sum(len(text.encode()) for text in said)), self.samples(bundle, part))
+
+    def samples(self, bundle: Bundle, part: Rendered) -> list[Sample]:
+        """What the model answers to some of the instructions."""
+        out = []
+        settings = bundle.config.decoding.model_copy(update={"strategy": "greedy", "max_length": 80})
+        for dialogue in list(part.dialogues)[:4]:
+            last = max(i for i, (role, _) in enumerate(dialogue.turns) if role == "assistant")
+            asked = Dialogue(dialogue.turns[:last])
+            said = "".join(bundle.generator.chat(asked.turns, part.template, settings))
+            out.append(Sample(asked.turns[-1][1], dialogue.turns[last][1], said))
+        return out
+
+
+def written(dialogue: Dialogue, template: str, tokenizer: Tokenizer) -> tuple[list[int], list[bool]]:
+    """Ids of a dialogue, one bos before it and one eos after it, and whether each is learned. The final eos
+    is learned with the turn it ends."""
+    ids, learned = [BOS], [False]
+    last = False
+    for text, last in render(dialogue, template):
+        new = tokenizer.encode(text, allow_symbols=True)
+        ids += new
+        learned += [last] * len(new)
+    return [*ids, EOS], [*learned, last]
