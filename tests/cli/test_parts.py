@@ -64,6 +64,35 @@ def test_every_refusal_of_a_part_is_listed() -> None:
     assert {(r.other, f"{r.because}: {MEANING[r.because]}") for r in listed} == found
 
 
+def test_where_a_mixer_fits_is_what_configurations_take() -> None:
+    """By trial, form by form and stack by stack; a mixer with a source has no form without one."""
+    everywhere = {"encoder_decoder": ["encoder", "decoder"], "decoder": ["decoder"], "encoder": ["encoder"]}
+    assert shown("mixer", "attention").fits == shown("mixer", "lstm").fits == everywhere
+    assert shown("mixer", "linformer").fits == {"encoder_decoder": ["encoder"], "encoder": ["encoder"]}
+    assert shown("mixer", "ssm").fits == {"encoder_decoder": ["decoder"], "decoder": ["decoder"]}
+    assert shown("mixer", "luong").fits == {"encoder_decoder": ["encoder", "decoder"]}
+    for kind, cls in choices(parts.Mixer).items():
+        stacks = {side for sides in shown("mixer", kind).fits.values() for side in sides}
+        assert stacks == {{"causal": "decoder", "bidirectional": "encoder"}[s] for s in cls.stacks}, kind
+    assert shown("position", "rope").fits is None
+
+
+def test_what_never_goes_with_a_choice() -> None:
+    """From both sides, and not where a pattern of mixers makes it work."""
+    acting = [kind for kind, cls in choices(parts.Position).items() if cls.acts == "attention"]
+    for kind, cls in choices(parts.Mixer).items():
+        assert shown("mixer", kind).never.get("position", []) == ([] if cls.attends else acting), kind
+    refusing = [kind for kind, cls in choices(parts.Mixer).items() if not cls.attends]
+    assert shown("position", "rope").never == {"mixer": refusing, "score": ["additive"]}
+    assert shown("score", "cosine").never == {"position": ["shaw", "xl"]}
+    assert shown("norm", "rmsnorm").never == {}
+    assert catalogue()[0].choices[0].never is None, "found out for those alone that are asked for by name"
+    said = " ".join(text(catalogue("lstm"), 100, full=True).split())
+    assert f"position {', '.join(acting)} in all layers of a stack" in said
+    assert "in form encoder_decoder (encoder and decoder), decoder, encoder never with" in said
+    assert "mixer lstm, gru" in " ".join(text(catalogue("rope"), 100, full=True).split())
+
+
 def test_costs_are_those_of_the_layer_that_is_named() -> None:
     """By hand: d = 512, 8 heads, feed-forward width 2,048, n tokens."""
     d, n, inner = DIM, TOKENS, 4 * DIM

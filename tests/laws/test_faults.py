@@ -21,7 +21,18 @@ from triptych.decoding import rules
 from triptych.decoding import steps as stepping
 from triptych.decoding.search import Chain, _Beam, _Draws
 from triptych.insight.laws import LAWS, verify
-from triptych.model import attend, attention, dropout, embedding, heads, norm, state, transformer, visible
+from triptych.model import (
+    attend,
+    attention,
+    dropout,
+    embedding,
+    heads,
+    norm,
+    output,
+    state,
+    transformer,
+    visible,
+)
 from triptych.model.positions import absolute, base, rotary
 from triptych.objectives import loss, tokens
 
@@ -90,7 +101,8 @@ FAULTS = [
     F("positions count slots", 2, "translator", base.waves,
       "layout.position[:, :, None]", "torch.arange(layout.length)[None, :, None]", ANY),
     F("learned positions count slots", 2, "encoder", absolute.Learned.embed,
-      "self.table(layout.position)", "self.table(layout.position.new_ones(1, layout.length).cumsum(1) - 1)",
+      "layout.position.masked_fill(~layout.real, 0)",
+      "layout.position.new_ones(1, layout.length).cumsum(1) - 1",
       also(5)),
     F("random numbers belong to a slot of the batch", 3, "beams", _Draws.__init__,
       "for i in index", "for i in range(len(index))"),
@@ -130,8 +142,8 @@ FAULTS = [
       "self._position[rows], self._segment[rows]",
       "self._position[rows.sort().values], self._segment[rows.sort().values]", also(3, 18)),
     F("truncation forgets nothing", 6, "decoder", state.Book.truncate, "self.stop = length", "pass"),
-    F("tied weights are copies", 7, "translator", embedding.Table.output,
-      "out.weight = self.weight", "out.weight.data.copy_(self.weight)", also(17)),
+    F("tied weights are copies", 7, "translator", output.Vocabulary.__init__,
+      "self.weight = embedding.weight", "self.weight.data.copy_(embedding.weight)", also(17)),
     F("a number that is drawn is not saved", 7, "translator", transformer.Transformer.__init__,
       "math.sqrt(model.dim) if", "4 * torch.rand(()) if"),
     F("a loss is a mean of means", 8, "translator", loss.cross_entropy,
@@ -150,9 +162,9 @@ FAULTS = [
     F("keys learn nothing", 10, "decoder", heads.GroupedHeads.project,
       "position.rotate(q, k, layout)", "position.rotate(q, k.detach(), layout)"),
     F("positions learn nothing", 10, "encoder", absolute.Learned.embed,
-      "self.table(layout.position)", "self.table(layout.position).detach()"),
-    F("the output map is drawn too large", 11, "beams", embedding.Table.output,
-      "std=width**-0.5", "std=1.0"),
+      "self.table(position)", "self.table(position).detach()"),
+    F("the output map is drawn too large", 11, "beams", output.Vocabulary.__init__,
+      "std=E**-0.5", "std=1.0"),
     F("the tied table is drawn too large", 11, "decoder", embedding.Table.__init__,
       "model.dim**-0.5 if", "1.0 if"),
     F("gradients point the wrong way", 12, "translator", loss._Smoothed.backward,
@@ -169,7 +181,7 @@ FAULTS = [
     F("keys turn the other way", 15, "decoder", rotary.Rope.rotate,
       "_turn(k_BGTD, cos, sin)", "_turn(k_BGTD, cos, -sin)", also(16)),
     F("positions are absolute too", 15, "beams", transformer.Transformer.run,
-      "self.dropout(x)", "self.dropout(x + 0.01 * layout.position[:, :, None])"),
+      "stack.embedding_norm(x)", "stack.embedding_norm(x + 0.01 * layout.position[:, :, None])"),
     F("both halves turn one way", 16, "decoder", rotary.Rope.rotate,
       "torch.stack((-sin, sin),", "torch.stack((sin, sin),", also(15)),
     F("rotation stretches", 16, "beams", rotary.Rope.rotate, "torch.stack((cos, cos),",

@@ -16,7 +16,8 @@ V, C = 29, 32
 LENGTHS = [5, 9, 1, 7]
 
 
-def _llama(tied: bool, kv: int, head_dim: int = 8, base: float = 10000.0) -> tuple[Any, Any, Match]:
+def llama(tied: bool, kv: int, head_dim: int = 8, base: float = 10000.0) -> tuple[Any, Any, Match]:
+    """Ours, theirs, and the pairing."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
@@ -66,7 +67,8 @@ def _llama(tied: bool, kv: int, head_dim: int = 8, base: float = 10000.0) -> tup
     return ours, theirs, match
 
 
-def _gpt2() -> tuple[Any, Any, Match]:
+def gpt2(act: str = "gelu") -> tuple[Any, Any, Match]:
+    """Ours, theirs (``act`` as they call it), and the pairing."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
@@ -75,7 +77,7 @@ def _gpt2() -> tuple[Any, Any, Match]:
         n_embd=C,
         n_layer=2,
         n_head=4,
-        activation_function="gelu",
+        activation_function=act,
         resid_pdrop=0.0,
         embd_pdrop=0.0,
         attn_pdrop=0.0,
@@ -94,7 +96,7 @@ def _gpt2() -> tuple[Any, Any, Match]:
             "heads": 4,
             "position": {"kind": "learned", "max": 16},
             "norm": {"kind": "layernorm", "placement": "pre"},
-            "ffn": {"kind": "gelu"},
+            "ffn": {"kind": {"gelu_new": "gelu_tanh"}.get(act, act)},
             "tie": "all",
             "scale_embedding": False,
         }
@@ -128,23 +130,23 @@ def _compare(ours: Any, theirs: Any, match: Match) -> None:
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 @pytest.mark.parametrize("kv", [4, 2, 1])
 def test_llama(tied: bool, kv: int) -> None:
-    _compare(*_llama(tied, kv))
+    _compare(*llama(tied, kv))
 
 
 @pytest.mark.parametrize(("head_dim", "base"), [(6, 10000.0), (8, 500000.0)])
 def test_llama_with_a_head_width_or_base_of_its_own(head_dim: int, base: float) -> None:
-    _compare(*_llama(True, 2, head_dim, base))
+    _compare(*llama(True, 2, head_dim, base))
 
 
 def test_gpt2() -> None:
-    _compare(*_gpt2())
+    _compare(*gpt2())
 
 
 @pytest.mark.parametrize("which", ["llama", "gpt2"])
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_greedy_from_padded_prompts(which: str, side: Any) -> None:
     """Our prompts padded on either side, theirs alone: the same continuations."""
-    ours, theirs, _ = _llama(True, 2) if which == "llama" else _gpt2()
+    ours, theirs, _ = llama(True, 2) if which == "llama" else gpt2()
     ours.eval()
     prompts = [[2, 5, 9], [2], [2, 11, 4, 20, 6]]
     layout = Layout.padded([len(p) for p in prompts], side)

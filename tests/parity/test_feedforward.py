@@ -37,6 +37,7 @@ PLAIN: dict[str, Callable[[Array], Array]] = {
 GATED: dict[str, Callable[[Array], Array]] = {
     "glu": _sigmoid,
     "geglu": _gelu,
+    "geglu_tanh": PLAIN["gelu_tanh"],
     "swiglu": lambda x: x * _sigmoid(x),
 }
 # By the names that transformers has for them.
@@ -48,6 +49,7 @@ THEIRS = {
     "relu2": "relu2",
     "glu": "sigmoid",
     "geglu": "gelu",
+    "geglu_tanh": "gelu_new",
     "swiglu": "silu",
 }
 

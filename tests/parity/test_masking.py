@@ -9,7 +9,7 @@ import torch
 
 from reading import stored
 from triptych.config.objectives import MaskedObjective
-from triptych.data import IGNORE, Facts, Frame, MaskedData
+from triptych.data import EOS, IGNORE, Facts, Frame, MaskedData, TokenStore
 
 V, ROWS, TEXT = 5000, 500, 60
 CLS, SEP, MASK = V, V + 1, V + 2
@@ -42,11 +42,11 @@ def _fates(read: torch.Tensor, said: torch.Tensor) -> list[int]:
 
 
 def test_fates_are_those_of_transformers() -> None:
-    store = stored([TEXT] * ROWS)
+    distinct = stored([TEXT] * ROWS)
+    ids = np.where(distinct.ids > EOS, distinct.ids % (V - 4) + 4, EOS)
     facts = Facts(Frame(CLS, SEP), MASK, range(4, V), np.ones(V + 3, bool))
-    store.ids.flags.writeable = False
     ours, theirs = np.zeros(4), np.zeros(4)
-    store = type(store)(np.where(store.ids > 3, store.ids % (V - 4) + 4, store.ids), store.borders, 0)
+    store = TokenStore(ids, distinct.borders, 0)
     data = MaskedData(store, TEXT + 2, 10 * (TEXT + 2), 1, MaskedObjective(), facts)
     for epoch in range(3):
         for index in data.plan(epoch):

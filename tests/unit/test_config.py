@@ -310,7 +310,8 @@ def test_every_wrong_value_has_a_mend(cls: type[Settings], name: str) -> None:
             cls.parse({name: wrong})
         except UserError as error:
             assert error.what and error.mend, (name, wrong)
-            assert not re.search(r"Input should|Value error|pydantic|alidation", f"{error.what} {error.mend}"), error
+            said = f"{error.what} {error.mend}"
+            assert not re.search(r"Input should|Value error|pydantic|alidation", said), said
 
 
 def test_one_file_needs_no_list() -> None:

@@ -51,6 +51,52 @@ def test_is_torchs(tokens: int, width: int, vocab: int, smoothing: float, seed: 
         torch.testing.assert_close(mine.grad.double(), twin.grad, rtol=1e-4, atol=1e-4)
 
 
+@given(st.integers(1, 40), st.integers(1, 9), st.integers(2, 33), smoothings, st.integers(0, 99))
+def test_bias_is_torchs(tokens: int, width: int, vocab: int, smoothing: float, seed: int) -> None:
+    """With a bias: value, and gradients of all three, with what stands before the loss in the chain."""
+    hidden, weight, target = _inputs(tokens, width, vocab, seed)
+    bias = torch.randn(vocab, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+    got = cross_entropy(hidden, weight, target, smoothing, bias)
+    (got.sum * 0.3).backward()
+    twins = [x.detach().double().requires_grad_() for x in (hidden, weight, bias)]
+    logits = twins[0] @ twins[1].t() + twins[2]
+    want = F.cross_entropy(logits, target, label_smoothing=smoothing, reduction="sum")
+    (want * 0.3).backward()
+    assert float(got.sum.detach()) == pytest.approx(float(want.detach()), rel=1e-5, abs=1e-5)
+    nll = F.cross_entropy(logits, target, reduction="sum").detach()
+    assert got.nll == pytest.approx(float(nll), rel=1e-5, abs=1e-5)
+    for mine, twin in zip((hidden, weight, bias), twins, strict=True):
+        assert mine.grad is not None and twin.grad is not None
+        torch.testing.assert_close(mine.grad.double(), twin.grad, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_gradients_by_differences(smoothing: float) -> None:
+    """Against the loss's own slopes; it is in fp32, so steps are wide and the tolerance with them."""
+    hidden, weight, target = (
+        x.detach().double().requires_grad_() if x.is_floating_point() else x
+        for x in _inputs(5, 4, 6, scale=1.0)
+    )
+    bias = torch.linspace(-1, 1, 6, dtype=torch.float64).requires_grad_()
+    torch.autograd.gradcheck(
+        lambda h, w, b: cross_entropy(h, w, target, smoothing, b).sum.double(),
+        (hidden, weight, bias),
+        eps=1e-2,
+        atol=5e-3,
+        rtol=1e-2,
+        nondet_tol=0.0,
+    )
+
+
+def test_a_bias_alone_can_learn() -> None:
+    """With the rest frozen the gradient of the bias is p - q, summed over tokens."""
+    hidden, weight, target = (x.detach() for x in _inputs(9, 3, 5))
+    bias = torch.zeros(5, requires_grad=True)
+    cross_entropy(hidden, weight, target, bias_V=bias).sum.backward()
+    q = F.one_hot(target, 5).float()
+    torch.testing.assert_close(bias.grad, ((hidden @ weight.t()).softmax(-1) - q).sum(0))
+
+
 @given(smoothings, st.integers(2, 12))
 def test_is_its_formula(smoothing: float, vocab: int) -> None:
     """-Σ q·log p with q = (1 - ε)·onehot + ε/V over the whole vocabulary (Szegedy et al. 2016, section 7);
@@ -84,11 +130,12 @@ def test_smoothing_has_its_own_floor() -> None:
 def test_chunks_do_not_show(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of sixteen tokens, the last one short or whole, against one chunk."""
 
-    def run() -> tuple[float, float, Tensor | None, Tensor | None]:
+    def run() -> tuple[float, float, Tensor | None, Tensor | None, Tensor | None]:
         hidden, weight, target = _inputs(tokens, 5, 11)
-        loss = cross_entropy(hidden, weight, target, 0.1)
+        bias = torch.linspace(-1, 1, 11).requires_grad_()
+        loss = cross_entropy(hidden, weight, target, 0.1, bias)
         loss.sum.backward()
-        return float(loss.sum.detach()), loss.nll, hidden.grad, weight.grad
+        return float(loss.sum.detach()), loss.nll, hidden.grad, weight.grad, bias.grad
 
     whole = run()
     monkeypatch.setattr(loss_module, "CHUNK", 1)
@@ -127,12 +174,13 @@ def test_bf16_autocast() -> None:
     """The product is in bf16, the softmax in fp32: near the exact loss, gradients of the weights' dtype."""
     hidden, weight, target = _inputs(200, 16, 50, scale=1.0)
     exact = cross_entropy(hidden, weight, target, 0.1).mean
+    bias = torch.zeros(50, requires_grad=True)
     with torch.autocast("cpu", torch.bfloat16):
-        loss = cross_entropy(hidden, weight, target, 0.1)
+        loss = cross_entropy(hidden, weight, target, 0.1, bias)
     loss.sum.backward()
     assert loss.sum.dtype == torch.float32
     assert loss.mean == pytest.approx(exact, rel=1e-2)
-    for x in (hidden, weight):
+    for x in (hidden, weight, bias):
         assert x.grad is not None and x.grad.dtype == torch.float32 and x.grad.isfinite().all()
 
 

@@ -18,10 +18,10 @@ from triptych.data.masking import FOLLOWS, OTHER, begins_word
 from triptych.errors import UserError
 from triptych.text import train_tokenizer
 
-WORDS = range(4, 2000)
-CLS, SEP, MASK = 2000, 2001, 2002
+WORDS = range(4, 60_000)
+CLS, SEP, MASK = 60_000, 60_001, 60_002
 SPECIALS = {PAD, 1, BOS, EOS, CLS, SEP, MASK}
-BEGINS = np.arange(2003) % 3 == 0
+BEGINS = np.arange(MASK + 1) % 3 == 0
 FACTS = Facts(Frame(CLS, SEP), MASK, WORDS, BEGINS)
 NEXT = pytest.mark.parametrize("following", [False, True])
 
@@ -58,7 +58,7 @@ def test_nothing_but_text_is_hidden_and_something_always(
         for now, target, before in zip(read, said, there, strict=True):
             assert target == IGNORE or target in WORDS
             assert (before in SPECIALS) <= (target == IGNORE and now == before)
-            assert now == before or now == MASK or now in WORDS
+            assert now in (before, MASK) or now in WORDS
         assert there.count(CLS) == 1 and there[0] == CLS and there[-1] == SEP
         assert there.count(SEP) == 1 + following and len(there) <= length
 
@@ -240,7 +240,8 @@ def test_facts_of_a_tokenizer(kind: Any) -> None:
 )
 def test_reading(following: bool, sizes: list[int], length: int, seed: int) -> None:
     store = stored(sizes)
-    check_reading(*(_data(store, length, seed, next_sentence=following) for _ in range(2)))
+    one, other = (_data(store, length, seed, next_sentence=following) for _ in range(2))
+    check_reading(one, other, exact=not following)
 
 
 def test_draws_are_fresh_each_epoch_and_fixed_for_evaluation() -> None:
@@ -298,7 +299,7 @@ def test_second_texts_follow_or_are_of_another_document() -> None:
 
 
 def test_lengths_do_not_tell_what_follows() -> None:
-    """The two texts of a row have the same lengths in the mean, and of the same spread, whatever the label."""
+    """The two texts of a row have the same lengths, whatever the label."""
     data = _data(stored([8, 20, 40, 60] * 150), next_sentence=True)
     sums: dict[int, list[int]] = {0: [], 1: []}
     for index in data.plan(0):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
 import torch
 
+from triptych.cli.main import main
 from triptych.config import ModelConfig, choices, parts
 from triptych.config.rules import RULES, Rule
 from triptych.errors import UserError
@@ -234,3 +236,44 @@ def test_no_setting_of_attention_is_idle(kind: str) -> None:
             accepted += 1
             assert own != shapes or not all(map(torch.equal, logits, found)), (place, changed)
     assert accepted or kind in ("bahdanau", "luong")
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("model.heads.count=7", ["model.heads.count: dim 512", "7 heads", "choose 2, 4, 8 heads"]),
+        ("model.dim=24 model.position=rope", ["model.position.kind: rope", "a head of 3 is odd", "4, 6, 12"]),
+        ("model.position=rope model.heads.dim=7", ["a head of 7 is odd", "even, such as 8"]),
+        ("model.attention.visible={kind:\\ window,width:\\ 0}", ["visible.width: 0", "give an integer > 0"]),
+        ("model.heads.kv=16", ["model.heads.kv: 16 key/value heads", "choose one of 1, 2, 4, 8"]),
+        ("model.experts.count=4 model.experts.top_k=5", ["model.experts.top_k", "5 of 4", "use 4 or fewer"]),
+        ("model.experts=4", ["model.experts: 4", "count, top_k"]),
+        ("model.position=rop", ["model.position.kind: unknown kind 'rop'", "did you mean rope?"]),
+        ("model.dmi=3", ["model.dmi: unknown key 'dmi'", "did you mean 'dim'"]),
+        ("modle.dim=3", ["modle: unknown section", "did you mean model.dim?"]),
+        ("model.form=decoder model.mixer=luong", ["model.mixer.kind: luong reads a source", "use lstm"]),
+        (
+            "model.form=decoder model.mixer=linformer",
+            ["model.mixer: linformer", "use form encoder, or one of"],
+        ),
+        ("model.mixer=linformer", ["model.mixer: linformer", "model.encoder_mixer=linformer"]),
+        (
+            "model.position=alibi model.attention.score=additive model.mixer=gru",
+            ["alibi", "use position none"],
+        ),
+        (
+            "model.mixer=luong model.attention.softcap=9",
+            ["model.attention.softcap: 9", "luong", "leave it out"],
+        ),
+    ],
+)
+def test_commands_refuse_in_one_message(
+    command: str, settings: str, said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Section, value, reason and mend; exit code 2, and nothing else is printed."""
+    assert main([command, "transformer-base", *shlex.split(settings)]) == 2
+    out, error = capsys.readouterr()
+    assert not out and error.startswith("error: ") and error.count("error: ") == 1
+    assert error.count("\n") == 2 and "\n  → " in error
+    assert all(words in error for words in said), error

@@ -14,7 +14,7 @@ from triptych.text.vocabulary import EOS, UNK
 
 TEXT = ["the cat sat on the mat", "日本語 ▁ und Öl", "a\nb  c", "emoji 😀 \x1b_ and \x1b\x1b", "\ufffd odd"]
 SYMBOLS = ("<|im_start|>", "<|im_end|>")
-KINDS = ("byte", "bpe", "unigram", "char")
+KINDS = ("byte", "bpe", "unigram", "char", "bytebpe")
 
 
 @cache

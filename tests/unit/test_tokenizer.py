@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gzip
+import itertools
 import json
 import pickle
 import threading
@@ -12,15 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import regex
 import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
 from triptych.errors import UserError
 from triptych.text import vocabulary
+from triptych.text.bytelevel import ALPHABET
 from triptych.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, train_tokenizer
 
-KINDS = ("bpe", "unigram", "char", "byte")
+KINDS = ("bpe", "unigram", "char", "byte", "bytebpe")
 EUROPE = ("cat", "dog", "house", "river", "garden", "teacher", "letter", "morning", "Straße", "café", "été")
 NOUNS = (*EUROPE, "кошка", "猫", "山", "水")
 VERBS = (
@@ -234,7 +237,7 @@ def test_a_batch_is_its_texts(kind: str) -> None:
 
 def test_sampling_follows_its_seed_in_every_thread() -> None:
     text = PROSE[100]
-    for kind in ("bpe", "unigram"):
+    for kind in ("bpe", "unigram", "bytebpe"):
         tokenizer = TOKENIZERS[kind]
         wanted = [tokenizer.sample(text, 0.2, seed) for seed in range(30)]
         assert len(set(map(tuple, wanted))) > 5
@@ -253,9 +256,11 @@ def test_sampling_follows_its_seed_in_every_thread() -> None:
 
 def test_sampling_strength() -> None:
     text = "The teacher remembers the garden"
-    bpe = TOKENIZERS["bpe"]
-    assert bpe.sample(text, 0.0, 3) == bpe.encode(text)
-    assert bpe.pieces(bpe.sample(text, 1.0, 3)) == list("▁" + text.replace(" ", "▁"))
+    for bpe in (TOKENIZERS["bpe"], TOKENIZERS["bytebpe"]):
+        assert bpe.sample(text, 0.0, 3) == bpe.encode(text)
+        assert bpe.pieces(bpe.sample(text, 1.0, 3)) == list("▁" + text.replace(" ", "▁"))
+        few, many = (sum(len(bpe.sample(text, a, seed)) for seed in range(40)) for a in (0.1, 0.5))
+        assert 40 * len(bpe.encode(text)) < few < many < 40 * (len(text) + 1)
     unigram = TOKENIZERS["unigram"]
     lengths = [sum(len(unigram.sample(text, alpha, seed)) for seed in range(40)) for alpha in (0.05, 0.5)]
     assert lengths[0] > lengths[1] >= 40 * len(unigram.encode(text))
@@ -320,9 +325,10 @@ def test_the_saved_model_means_the_same_to_sentencepiece_alone(tmp_path: Path) -
         ]
 
 
-def test_a_missing_or_altered_file_is_named(tmp_path: Path) -> None:
-    TOKENIZERS["bpe symbols"].save(tmp_path)
-    for name in ("tokenizer.json", "sentencepiece.model"):
+@pytest.mark.parametrize(("kind", "model"), [("bpe", "sentencepiece.model"), ("bytebpe", "merges.txt")])
+def test_a_missing_or_altered_file_is_named(tmp_path: Path, kind: str, model: str) -> None:
+    TOKENIZERS[f"{kind} symbols"].save(tmp_path)
+    for name in ("tokenizer.json", model):
         path = tmp_path / name
         whole = path.read_bytes()
         path.unlink()
@@ -351,6 +357,7 @@ def test_a_missing_or_altered_file_is_named(tmp_path: Path) -> None:
         {"settings": {"kind": "bpe", "dummy_prefix": False}},
         {"settings": {"kind": "wordpiece"}},
         {"settings": {"kind": "byte"}},
+        {"settings": {"kind": "bytebpe"}},
         {"settings": {"kind": "bpe", "colour": "red"}},
         {"settings": None},
         {"symbols": [1]},
@@ -374,10 +381,130 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         TOKENIZERS["byte"].save(tmp_path / "file" / "tokenizer")
 
 
+@every_kind
+@given(text=any_text, data=st.data())
+def test_the_first_ids_of_a_text_are_a_beginning_of_it(kind: str, text: str, data: st.DataObject) -> None:
+    tokenizer = TOKENIZERS[data.draw(st.sampled_from([kind, f"{kind} no blank"]))]
+    ids = tokenizer.encode(text)
+    begun = tokenizer.decode(ids[: data.draw(st.integers(0, len(ids)))])
+    assert text.startswith(begun.rstrip("\ufffd"))
+    assert len(begun) - len(begun.rstrip("\ufffd")) <= 3 or "\ufffd" in text
+
+
+@every_kind
+@given(parts=st.lists(any_text, min_size=1, max_size=4))
+def test_text_that_goes_on_gets_no_prefix(kind: str, parts: list[str]) -> None:
+    tokenizer = TOKENIZERS[kind]
+    ids: list[int] = []
+    for part in parts:
+        ids += tokenizer.encode(part, begins=not ids)
+    assert tokenizer.decode(ids) == "".join(parts)
+
+
+@every_kind
+def test_further_symbols_come_at_the_end(kind: str) -> None:
+    tokenizer = TOKENIZERS[f"{kind} symbols"]
+    more = tokenizer.with_symbols(["[CLS]", "[MASK]", "[SEP]", "[CLS]"])
+    assert more.symbols == (*SYMBOLS, "[CLS]", "[SEP]")
+    assert more.pieces(range(tokenizer.size)) == tokenizer.pieces(range(tokenizer.size))
+    assert [more.symbol_id("[CLS]"), more.symbol_id("[SEP]")] == [tokenizer.size, tokenizer.size + 1]
+    assert more.encode_batch(PROSE) == tokenizer.encode_batch(PROSE)
+    assert more.encode("x[SEP][MASK]y", allow_symbols=True)[-3:-1] == (
+        [tokenizer.size + 1, tokenizer.symbol_id("[MASK]")]
+    )
+    assert is_plain(more, more.encode("x[SEP][MASK]y"))
+    assert more.fingerprint != tokenizer.fingerprint == tokenizer.with_symbols(SYMBOLS[:2]).fingerprint
+    with pytest.raises(UserError, match="cannot be a symbol"):
+        tokenizer.with_symbols(["<s>"])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("the cat sees", ["the", " cat", " sees"]),
+        ("The house, remembers 猫山 x", ["The", " house,", " remembers", " 猫", "山", " x"]),
+        ("a\n\nthe\tb", ["a", "\n", "\n", "the", "\t", "b"]),
+        ("the  cat ", ["the", "  cat", " "]),
+        ("山猫 кошка猫кошка", ["山", "猫", " кошка", "猫", "кошка"]),
+        ("", []),
+    ],
+)
+@every_kind
+def test_words_begin_where_they_do(kind: str, text: str, words: list[str]) -> None:
+    tokenizer = TOKENIZERS[f"{kind} no prefix"]
+    ids = tokenizer.encode(text)
+    if kind == "char":
+        words = list(text)
+    found: list[list[int]] = []
+    for number, begins in zip(ids, tokenizer.begins_word(ids), strict=True):
+        found += [[]] if begins else []
+        found[-1].append(number)
+    assert [tokenizer.decode(word) for word in found] == words
+
+
+@every_kind
+@given(data=st.data())
+def test_any_ids_have_words(kind: str, data: st.DataObject) -> None:
+    tokenizer = TOKENIZERS[f"{kind} symbols"]
+    ids = data.draw(st.lists(st.integers(-5, tokenizer.size + 5)))
+    begins = tokenizer.begins_word(ids)
+    assert len(begins) == len(ids)
+    for before, number, found in zip([PAD, *ids], ids, begins, strict=False):
+        assert found or (is_plain(tokenizer, [number]) and is_plain(tokenizer, [before]))
+
+
+WORDS = regex.compile(r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+""")
+
+
+def merged(word: str, merges: list[list[str]]) -> list[bytes]:
+    """BPE as the paper tells it: merge every place of the earliest merge there is, and again."""
+    pieces = [ALPHABET[byte] for byte in word.encode()]
+    while candidates := [m for m in merges if any([a, b] == m for a, b in itertools.pairwise(pieces))]:
+        (left, right), out = candidates[0], []
+        for piece in pieces:
+            if out and piece == right and out[-1] == left:
+                out[-1] = left + right
+            else:
+                out.append(piece)
+        pieces = out
+    return [bytes(ALPHABET.index(letter) for letter in piece) for piece in pieces]
+
+
+@given(text=any_text | st.text(st.sampled_from("the catsr n 1\n'’猫")))
+def test_byte_level_pieces_are_those_of_the_paper(text: str) -> None:
+    tokenizer = TOKENIZERS["bytebpe markers" if "<" in text else "bytebpe"]
+    merges = [line.split(" ") for line in tokenizer.model.decode().split("\n")[1:-1]]
+    spelled = [tokenizer._vocabulary.spell(number) for number in tokenizer.encode(text, begins=False)]
+    words = WORDS.findall(text)
+    assert "".join(words) == text
+    assert spelled == [piece for word in words for piece in merged(word, merges)]
+
+
+def test_byte_level_merges_are_the_most_frequent_pairs() -> None:
+    tokenizer = train(["aab aab aab ab"], "bytebpe", 263, dummy_prefix=False)
+    assert tokenizer.pieces(range(260, 263)) == ["ab", "aab", "▁aab"]
+    with pytest.raises(UserError, match="largest it gives is 263"):
+        train_tokenizer(["aab aab aab ab"], kind="bytebpe", size=270, dummy_prefix=False)
+    assert train(["猫"], "bytebpe", 260).size == 260
+    for size in (259, 100):
+        with pytest.raises(UserError, match="need 260"):
+            train(PROSE, "bytebpe", size)
+    with pytest.raises(UserError, match="no text to learn"):
+        train([""], "bytebpe")
+
+
+def test_a_long_word_is_sampled_in_no_time() -> None:
+    # Quadratic steps would take minutes.
+    text = "кошка" * 4_000
+    tokenizer = TOKENIZERS["bytebpe"]
+    assert tokenizer.decode(tokenizer.sample(text, 0.1, 1)) == text
+    assert tokenizer.sample(text, 0.0, 1) == tokenizer.encode(text)
+
+
 def test_real_text_comes_back(data_folder: Path) -> None:
     with gzip.open(data_folder / "tatoeba_eng_fra" / "fra.txt.gz", "rt", encoding="utf-8") as stream:
         lines = [line for line in stream.read().split("\n")[::40] if line]
-    for kind in ("bpe", "unigram"):
+    for kind in ("bpe", "unigram", "bytebpe"):
         tokenizer = train(lines, kind, 2_000)
         batch = tokenizer.encode_batch(lines)
         assert tokenizer.size == 2_000

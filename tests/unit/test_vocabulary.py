@@ -12,7 +12,7 @@ from triptych.errors import UserError
 from triptych.text import vocabulary
 from triptych.text.tokenizer import Tokenizer, train_tokenizer
 
-KINDS = ("bpe", "unigram", "char", "byte")
+KINDS = ("bpe", "unigram", "char", "byte", "bytebpe")
 SYMBOLS = ("<|user|>", "[MASK]")
 PLACES = (
     "harbour",

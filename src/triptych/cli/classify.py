@@ -50,7 +50,7 @@ def classify(
         sys.stdout.flush()
         number += len(block)
     if extra:
-        say(f"note: {extra:,} lines have more than two columns: only the first two were read")
+        say(f"note: lines of more than two columns, of which the first two were read: {extra:,}")
     warn_cut(cut, classifier.reader.max_length)
 
 

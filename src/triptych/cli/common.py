@@ -145,11 +145,9 @@ def load_fast(run: Path) -> Bundle:
 def warn_cut(lines: Sequence[int], most: int) -> None:
     """Say which lines, by number, were not read to their end."""
     if lines:
-        more = ", …" if len(lines) > 5 else ""
-        say(
-            f"warning: {len(lines):,} lines are longer than {most} tokens, and their ends were not read: "
-            f"{', '.join(map(str, lines[:5]))}{more}"
-        )
+        places = ", ".join(map(str, lines[:5])) + (", …" if len(lines) > 5 else "")
+        count = f"{len(lines):,} (line{'s' * (len(lines) > 1)} {places})"
+        say(f"warning: lines longer than {most} tokens, whose ends were not read: {count}")
 
 
 def report(folder: Path, title: str, outcome: Outcome) -> Path:

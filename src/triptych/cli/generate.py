@@ -136,7 +136,7 @@ def _converse(generator: Generator, settings: DecodingConfig) -> None:
         try:
             answer = _write(generator.stream(generator.dialogue(asked), settings, len(turns)))
         except UserError as error:  # such as a conversation that has become too long
-            say(f"{error}\n  → or begin anew with /reset")
+            say(f"{error.what}\n  → write less, or begin anew with /reset")
             continue
         print(flush=True)
         turns = [*asked, ("assistant", answer)]

@@ -80,7 +80,7 @@ def _conll(file: str) -> Iterator[list[Sentence]]:
                 open_ = True
             found[-1][1].append(columns[universal])
     if left_out:
-        say(f"note: {left_out:,} comments and rows such as 1-2 and 1.1 of CoNLL-U are left out")
+        say(f"note: comments and rows such as 1-2 and 1.1 of CoNLL-U, left out: {left_out:,}")
     if found:
         yield found
 

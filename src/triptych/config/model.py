@@ -80,8 +80,9 @@ class ModelConfig(Settings):
     types: NonNegativeInt = Field(
         0, description="kinds of tokens, such as first and second text, with a vector each; 0: none"
     )
-    tie: Literal["none", "decoder", "all"] = Field(
-        "all", description="none; decoder (input and output); all (source, target and output)"
+    tie: Literal["none", "source", "decoder", "all"] = Field(
+        "all",
+        description="none; source (source and target); decoder (target and output); all (all three)",
     )
     scale_embedding: bool = True
     embedding_norm: bool = Field(
@@ -165,6 +166,16 @@ class ModelConfig(Settings):
     def says_words(self) -> bool:
         """Whether its output is a score for each word."""
         return isinstance(self.output, parts.VocabularyOutput)
+
+    @property
+    def tied(self) -> bool:
+        """Whether the output has the embedding's weights."""
+        return self.tie in ("decoder", "all") and self.says_words
+
+    @property
+    def shared(self) -> bool:
+        """Whether source and target have one embedding."""
+        return self.tie in ("source", "all")
 
     @property
     def pool(self) -> str:

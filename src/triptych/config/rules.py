@@ -284,18 +284,17 @@ def _whole_heads(m: ModelConfig) -> Refusal | None:
         return None
     if getattr(m.heads, "dim", None) is not None or m.dim % m.heads.count == 0:
         return None
+    return (f"dim {m.dim} is not divisible by {m.heads.count} heads", "heads.count", _counts(m))
+
+
+def _counts(m: ModelConfig) -> str:
+    """The nearest counts of heads that work with model.dim."""
     kv, rope = getattr(m.heads, "kv", None) or 1, isinstance(m.position, parts.Rope)
     small = [n for n in range(1, math.isqrt(m.dim) + 1) if m.dim % n == 0]
     divisors = {*small, *(m.dim // n for n in small)}
     good = [n for n in divisors if n % kv == 0 and not (rope and m.dim // n % 2)]
     near = sorted(sorted(good, key=lambda n: (abs(n - m.heads.count), n))[:3])
-    return (
-        f"dim {m.dim} is not divisible by {m.heads.count} heads",
-        "heads.count",
-        f"choose {', '.join(map(str, near))} heads, or another model.dim"
-        if near
-        else "choose another model.dim",
-    )
+    return f"choose {', '.join(map(str, near))} heads, or another model.dim" if near else "change model.dim"
 
 
 @refuses(parts.Rope, "an odd number of turning values")
@@ -313,7 +312,7 @@ def _pairs_turn(m: ModelConfig) -> Refusal | None:
         return (
             f"rope positions turn pairs of values, and a head of {width} is odd",
             "position.kind",
-            f"make {'model.heads.dim' if own else 'model.dim / model.heads.count'} even",
+            f"make model.heads.dim even, such as {width + 1}" if own else _counts(m),
         )
     return None
 
@@ -361,7 +360,7 @@ def _relations_are_dotted(m: ModelConfig) -> Refusal | None:
 def _deep_copies(m: ModelConfig) -> Refusal | None:
     # Scaled on one side only: on both, tied weights begin as small as the other side is large.
     scaled = m.scale_embedding != getattr(m.output, "scale", False)
-    if m.norm.placement != "deep" or m.tie == "none" or not m.says_words or not scaled:
+    if m.norm.placement != "deep" or not m.tied or not scaled:
         return None
     key = "scale_embedding" if m.scale_embedding else "output.scale"
     return (

@@ -251,7 +251,7 @@ class RunConfig(Settings):
 
     @model_validator(mode="after")
     def _frozen_alone(self) -> Self:
-        if self.text.vectors is not None and self.text.vectors.frozen and self.model.tie != "none":
+        if self.text.vectors is not None and self.text.vectors.frozen and self.model.tied:
             raise UserError(
                 f"with tie {self.model.tie} the output map is the embedding, and would be frozen with it",
                 "text.vectors.frozen",

@@ -170,7 +170,7 @@ class Dataset(ABC):
         """The share of an epoch's positions, on all sides, that is padding."""
         sizes = self.sizes_in(epoch)
         slots = sum(self.slots([sizes[i] for i in batch]) for batch in self.plan(epoch))
-        return 1 - sum(map(sum, sizes)) / slots
+        return 1 - sum(map(sum, sizes)) / max(slots, 1)
 
     def slots(self, sizes: Sequence[tuple[int, ...]]) -> int:
         """The positions, on all sides and with padding, of a batch of examples of these sizes."""

@@ -130,27 +130,21 @@ class MaskedData(Dataset):
     # -- which are hidden ----------------------------------------------------------------------------------
 
     def chosen(self, ids: Numbers, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """Which tokens are to be said: ``rate`` of them in the mean, one at least; in whole words, all of a
-        word or none. No special is ever chosen.
-
-        Words are taken in random order as long as they fit in the share, the first one that does not fit with
-        the chance that makes the mean exact.
-        """
+        """Which tokens are to be said: ``rate`` of them in the mean, one at least, never a special. With
+        whole words it is that share of the words, every one as likely as any other."""
         plain = (ids >= self.facts.words.start) & (ids < self.facts.words.stop)
-        chosen = np.zeros_like(plain)
-        count = int(plain.sum())
-        if not count:
-            return chosen
-        number = self.words(ids, plain)[plain] if self.settings.whole_words else np.arange(count)
-        _, word, size = np.unique(number, return_inverse=True, return_counts=True)
-        order = rng.permutation(len(size))
-        size = size[order]
-        fits = (self.settings.rate * count - (size.cumsum() - size)) / size
-        taken = fits > rng.random()
-        taken[0] = True
-        of_word = np.empty_like(taken)
-        of_word[order] = taken
-        chosen[plain] = of_word[word]
+        if not plain.any():
+            return plain
+        word = np.arange(plain.sum())
+        if self.settings.whole_words:
+            word = np.unique(self.words(ids, plain)[plain], return_inverse=True)[1]
+        words = int(word[-1]) + 1
+        # Rounded at random, so that the mean is exact.
+        count = max(1, int(self.settings.rate * words + rng.random()))
+        taken = np.zeros(words, bool)
+        taken[rng.permutation(words)[:count]] = True
+        chosen = plain.copy()
+        chosen[plain] = taken[word]
         return chosen
 
     def words(self, ids: Numbers, plain: NDArray[np.bool_]) -> Numbers:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from bisect import bisect_right, insort
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 import torch
@@ -102,7 +103,7 @@ def pack(size: Numbers, length: int, rng: np.random.Generator) -> tuple[Numbers,
     # One number holds a size and a place in the random order: sorted by size, and at random within one.
     base = len(rest)
     coming = iter((size[rest] * base + np.arange(base)).tolist())
-    waiting = sorted(key for key, _ in zip(coming, range(WAITING), strict=False))
+    waiting = sorted(islice(coming, WAITING))
     packed: list[int] = []
     border = [len(full)]
     while waiting:

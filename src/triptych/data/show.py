@@ -30,7 +30,7 @@ def show(batch: Batch, tokenizer: Tokenizer, tags: Sequence[str] | None = None) 
         tags: the names of what is to be said, by number, when that is no token: of tags, or of classes.
     """
     rows, slots = batch.ids.shape
-    parts = [f"{rows} rows of {slots} slots; things to be said: {batch.count}"]
+    parts = [f"rows: {rows} · slots: {slots} · to be said: {batch.count}"]
     for row in range(rows):
         parts.append("\n" + _title(batch, row, tags))
         if batch.source is not None:

@@ -125,7 +125,7 @@ def keep_likely(logits_RV: Tensor, settings: DecodingConfig) -> Tensor:
     """
     if settings.temperature == 0:
         best = logits_RV.argmax(-1, keepdim=True)
-        return torch.full_like(logits_RV, NEVER).scatter_(-1, best, 0.0)
+        return torch.full_like(logits_RV, NEVER, dtype=torch.float64).scatter_(-1, best, 0.0)
     logits = logits_RV.double()
     # Highest first at 0, so that nothing overflows however low the temperature.
     logits = (logits - logits.amax(-1, keepdim=True)) / settings.temperature

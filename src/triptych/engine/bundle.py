@@ -27,13 +27,14 @@ from triptych.data import translation_batch
 from triptych.engine.classifier import Classifier
 from triptych.engine.embedder import Embedder
 from triptych.engine.filler import Filler
-from triptych.engine.generator import TURN_ENDS, Generator, longest, usual
+from triptych.engine.generator import Generator, longest, usual
 from triptych.engine.labels import read_labels
 from triptych.engine.tagger import Tagger
 from triptych.engine.translator import Translation, Translator
 from triptych.errors import UserError
 from triptych.model import DecoderOnly, EncoderDecoder, EncoderOnly, Model, build, tensors
 from triptych.text import Tokenizer, write_bytes_atomic, write_text_atomic
+from triptych.text.templates import IM_END
 
 CONFIG, TOKENIZER, MODEL = "config.yaml", "tokenizer", "model.safetensors"
 
@@ -51,7 +52,8 @@ class Bundle:
     def translator(self) -> Translator:
         """Lines in, lines out."""
         if not isinstance(self.model, EncoderDecoder):
-            raise UserError("only an encoder–decoder translates", "model.form", "use form encoder_decoder")
+            form = self.config.model.form
+            raise self._misfit(f"only an encoder–decoder translates, and this model is of form {form}")
         return Translator(self.model, self.tokenizer, self.config.text.target, self.config.data.max_length)
 
     @cached_property
@@ -82,7 +84,7 @@ class Bundle:
         self._of_kind("vocabulary")
         template = getattr(config.objective, "template", "")
         if template == "auto":
-            template = "chatml" if TURN_ENDS in self.tokenizer.symbols else "alpaca"
+            template = "chatml" if IM_END in self.tokenizer.symbols else "alpaca"
         return Generator(
             self.model,
             self.tokenizer,
@@ -153,8 +155,7 @@ def command(config: RunConfig) -> str:
     """The command that a run of these settings is for."""
     by_output = {"classes": "classify", "tags": "tag", "vector": "embed"}
     by_form = {"encoder_decoder": "translate", "decoder": "generate", "encoder": "fill"}
-    usual = "fill" if config.objective.kind == "denoise" else by_form[config.model.form]
-    return by_output.get(config.model.output.kind, usual)
+    return by_output.get(config.model.output.kind, by_form[config.model.form])
 
 
 def save_weights(model: nn.Module, path: Path, tokenizer: str) -> None:

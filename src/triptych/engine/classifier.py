@@ -63,7 +63,8 @@ class Classifier:
             for part in _parts(text):
                 are_text([part], number)
         seen = [i for i, text in enumerate(texts) if not all(map(is_blank, _parts(text)))]
-        rows = [self.reader.row(self.reader.tokenizer.encode_batch(_parts(texts[i]))) for i in seen]
+        ids = iter(self.reader.tokenizer.encode_batch([part for i in seen for part in _parts(texts[i])]))
+        rows = [self.reader.row([next(ids) for _ in _parts(texts[i])]) for i in seen]
         out = [BLANK] * len(texts)
         for n, logits_K in self.reader.read(rows):
             p_K, order = logits_K.softmax(-1).sort(descending=True, stable=True)

@@ -44,9 +44,7 @@ class Filler:
     def __init__(self, model: EncoderOnly, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model, tokenizer
         self.cls, self.sep, self.mask = map(tokenizer.symbol_id, (CLS, SEP, MASK))
-        # With one symbol, the only one that a text may name; it has the first id after the vocabulary.
-        self.reader = Tokenizer(tokenizer.settings, (MASK,), tokenizer.model)
-        self.first = tokenizer.size - len(tokenizer.symbols)
+        self.words = tokenizer.size - len(tokenizer.symbols)  # ids from here on are symbols
         sizes = [
             getattr(part, "max", None) for part in (model.config.position, *model.config.mixers("encoder"))
         ]
@@ -81,10 +79,13 @@ class Filler:
             raise UserError(
                 f"there is no {MASK} in this text", where, f"write {MASK} where a token is missing"
             )
-        if self.tokenizer.kind in ("bpe", "unigram"):
+        if self.tokenizer.kind not in ("char", "byte"):
             text = text.replace(f" {MASK}", MASK)  # a blank belongs to the token after it, which is missing
-        inner = self.reader.encode(text, allow_symbols=True)
-        ids = [self.cls, *(self.mask if i == self.first else i for i in inner), self.sep]
+        ids = [self.cls]
+        for n, run in enumerate(text.split(MASK)):
+            ids += [self.mask] if n else []
+            ids += self.tokenizer.encode(run, begins=n == 0)
+        ids.append(self.sep)
         if self.known is not None and len(ids) > self.known:
             what = f"{len(ids)} tokens with {CLS} and {SEP}, and the model knows {self.known} positions"
             raise UserError(what, where, "shorten it")
@@ -98,7 +99,7 @@ class Filler:
             hidden = self.model.encode(ids.to(device), layout.to(device))
             row, place = (ids == self.mask).nonzero(as_tuple=True)
             logits = self.model.output(hidden[row.to(device), place.to(device)]).float()
-        p = logits.softmax(-1)[:, SPECIALS : self.first]
+        p = logits.softmax(-1)[:, SPECIALS : self.words]
         best, token = (x.tolist() for x in p.topk(min(top, p.shape[1]), -1))
         out: list[list[list[Guess]]] = [[] for _ in rows]
         for r, t, values, tokens in zip(row.tolist(), place.tolist(), best, token, strict=True):

@@ -9,7 +9,7 @@ from collections.abc import Generator as Pieces
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import nn
@@ -25,12 +25,13 @@ from triptych.engine.stream import Spoken, Until, Written
 from triptych.errors import UserError
 from triptych.model import DecoderOnly
 from triptych.text import Tokenizer
+from triptych.text.dialogues import Dialogue
+from triptych.text.templates import IM_END, Template, encode_runs, prompt
 
 Turns = Sequence[tuple[str, str]]  # (role, text)
 
 TOKENS = 256  # most tokens of an output when nothing is set
 SLOTS = 8192  # most tokens a batch may come to: what its state must hold
-TURN_ENDS = "<|im_end|>"
 # Beam search is for translation: what is likeliest in an open text is dull and goes round in circles
 # (Holtzman et al. 2020, section 1).
 USUAL = {"strategy": "sample", "temperature": 0.8, "top_p": 0.95}
@@ -89,7 +90,7 @@ class Generator:
         self.settings = settings or usual(DecodingConfig())
         self.trained, self.template, self.side = trained, template, side
         self.known: int | None = getattr(model.config.position, "max", None)
-        ends = [tokenizer.symbol_id(TURN_ENDS)] if TURN_ENDS in tokenizer.symbols else []
+        ends = [tokenizer.symbol_id(IM_END)] if IM_END in tokenizer.symbols else []
         self.special = Special(BOS, EOS, (PAD, BOS), tuple(ends))
         self.notes: list[str] = []
 
@@ -156,13 +157,13 @@ class Generator:
         Raises:
             UserError: no template, a role it does not know, or nothing that waits for an answer.
         """
-
         template = template or self.template
         if not template:
             raise UserError(
                 "this run was not trained on conversations", "objective.kind", "give a text to go on with"
             )
-        raise NotImplementedError
+        runs = prompt(Dialogue(tuple(turns)), cast(Template, template))
+        return Prompt(tuple(encode_runs(runs, self.tokenizer)[0]))
 
     def note(self, text: str) -> None:
         """Say something to whoever reads the outputs, once."""
@@ -192,8 +193,8 @@ class Generator:
     def _asked(self, prompts: Sequence[str | Prompt], first: int) -> list[tuple[int, ...]]:
         """The ids of each prompt."""
         are_text(prompts if isinstance(prompts, str) else (), first)
-        for number, prompt in enumerate(prompts, first):
-            are_text([] if isinstance(prompt, Prompt) else [prompt], number)
+        for number, one in enumerate(prompts, first):
+            are_text([] if isinstance(one, Prompt) else [one], number)
         return [p.ids if isinstance(p, Prompt) else self._begun(p) for p in prompts]
 
     def _begun(self, text: str) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from triptych.text import Tokenizer
 
 # What the next token may still change: the bytes of a character that is not whole, each of which shows as
 # U+FFFD (at most three are missing one), and the tokenizer's escape character, which may open a pair.
-_OPEN = re.compile("(\ufffd{1,3}|\x1b)$")
+_OPEN = re.compile(r"(?:\ufffd{1,3}|\x1b)\Z")
 
 
 class Spoken:

@@ -166,7 +166,7 @@ def _doubts(classes: Sequence[ClassScore], known: int) -> Iterator[str]:
     unknown = [c for c in classes[known:] if known and c.right]
     if unknown:
         count = sum(c.right for c in unknown)
-        yield f"{count:,} examples are of a class that was not trained: {_names([c.label for c in unknown])}"
+        yield f"examples of a class that was not trained: {count:,} ({_names([c.label for c in unknown])})"
 
 
 def _names(labels: Sequence[str]) -> str:

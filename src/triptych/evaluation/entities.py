@@ -101,7 +101,7 @@ def score_tags(said: Tags, right: Tags, *, resamples: int = 1000, seed: int = 12
     equal = [[sum(map(str.__eq__, s, r)), len(r)] for s, r in zip(said, right, strict=True)]
     words = sum(n for _, n in equal)
     matching(range(words), range(words), "words")
-    marked = is_bio({tag for sentence in right for tag in sentence})
+    marked = is_bio({tag for sentence in (*right, *said) for tag in sentence})
     kinds, counts = _spans(said, right) if marked else ([], np.zeros((len(right), 0)))
     tables = [np.array(equal, np.float64), counts]
     sums = resampled(tables, resamples, seed)

@@ -10,9 +10,9 @@ import itertools
 import json
 import re
 import textwrap
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from typing import Any
 
 from triptych.config import ModelConfig, Part, choices, parts
@@ -79,7 +79,8 @@ class Entry:
         module: what carries it out.
         cost: None where no layer can be made with it at that size.
         fits: of a mixer, the stacks it can stand in, by form; None of others.
-        never: by axis, choices that no model of one layer a stack has beside it, whatever else it is made of.
+        never: by axis, the choices that cannot stand beside it, of a mixer where all layers of a stack have
+            it; None when it was not asked for.
     """
 
     kind: str
@@ -90,7 +91,7 @@ class Entry:
     refuses: list[Refused]
     cost: Price | None
     fits: dict[str, list[str]] | None = None
-    never: dict[str, list[str]] = field(default_factory=dict)
+    never: dict[str, list[str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def catalogue(name: str = "") -> list[Axis]:
             kinds = {k: c for k, c in kinds.items() if wanted in (k, f"{axis_name}.{k}", f"{place}.{k}")}
         if kinds:
             line, paper = said(axis)
-            entries = [entry(axis, choice) for choice in kinds.values()]
+            entries = [entry(axis, choice, full=bool(name)) for choice in kinds.values()]
             described = f"{line} ({paper})" if paper else line
             out.append(Axis(axis_name, axis.section, described, refused(axis), entries))
     if not out:
@@ -142,8 +143,8 @@ def said(cls: type[Part]) -> tuple[str, str]:
     return re.sub(cited, "", text), "; ".join(re.findall(cited, text))
 
 
-def entry(axis: type[Part], choice: type[Part]) -> Entry:
-    """All that is known of a choice."""
+def entry(axis: type[Part], choice: type[Part], full: bool = True) -> Entry:
+    """All that is known of a choice; unless ``full``, without what takes long to find out."""
     from triptych.model.registry import carried_out
 
     line, paper = said(choice)
@@ -159,7 +160,7 @@ def entry(axis: type[Part], choice: type[Part]) -> Entry:
         refused(*choice.__mro__[: choice.__mro__.index(axis)]),
         price(axis, choice) if module else None,
         fits(choice) if issubclass(choice, parts.Mixer) else None,
-        never(axis, choice),
+        never(axis, choice) if full else None,
     )
 
 
@@ -220,14 +221,19 @@ def price(axis: type[Part], choice: type[Part]) -> Price | None:
     return None
 
 
+def guesses(choice: type[Part]) -> Iterator[dict[str, Any]]:
+    """Values for the settings that it needs."""
+    needed = {s.name: s.type for s in settings(choice) if s.needed}
+    plain = next(kind for axis in axes().values() if issubclass(choice, axis) for kind in choices(axis))
+    tried = ([[plain], [plain, plain]] if "kind" in kind else GUESSES for kind in needed.values())
+    for values in itertools.product(*tried):
+        yield dict(zip(needed, values, strict=True))
+
+
 def attempts(axis: type[Part], choice: type[Part]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Settings of one-layer models with a choice, the plainest first, each with what it adds in words."""
-    needed = {s.name: s.type for s in settings(choice) if s.needed}
-    first = next(iter(choices(axis)))
-    guesses = [([[first], [first, first]] if "kind" in kind else GUESSES) for kind in needed.values()]
     forms, surroundings = ("decoder", "encoder", "encoder_decoder"), ("none", "rope", "sinusoidal")
-    for *guess, position, form in itertools.product(*guesses, surroundings, forms):
-        given = dict(zip(needed, guess, strict=True))
+    for given, position, form in itertools.product(guesses(choice), surroundings, forms):
         data: dict[str, Any] = {"form": form, "vocab": VOCAB, "dim": DIM, "layers": 1, "position": position}
         data["ffn"] = {"dim": 4 * DIM}
         *path, last = axis.section.removeprefix("model.").split(".")
@@ -240,37 +246,7 @@ def attempts(axis: type[Part], choice: type[Part]) -> Iterator[tuple[str, dict[s
 
 # -- combinations ------------------------------------------------------------------------------------------
 
-
-def possible(form: str, *chosen: tuple[str, type[Part]]) -> bool:
-    """Whether there is a model of one layer a stack with these choices, each under its key."""
-    data: dict[str, Any] = {"form": form, "layers": 1, "position": "none"}
-    for key, choice in chosen:
-        put(data, key.split("."), example(choice), key)
-    try:
-        ModelConfig.parse(data)
-    except UserError:
-        return False
-    return True
-
-
-@cache
-def example(choice: type[Part]) -> dict[str, Any]:
-    """Its kind, and of what it needs the first guess that it takes."""
-    axis = next(one for one in axes().values() if issubclass(choice, one))
-    plain = [next(iter(choices(axis)))] * 2
-    needed = {s.name: s.type for s in settings(choice) if s.needed}
-    kind = {"kind": choice.model_fields["kind"].default}
-    for guess in itertools.product(*([plain] if "kind" in kind else GUESSES for kind in needed.values())):
-        given = {**kind, **dict(zip(needed, guess, strict=True))}
-        try:
-            choice.parse(given)
-        except UserError:
-            continue
-        return given
-    return kind
-
-
-FORMS: dict[str, tuple[str, ...]] = {
+STACKS: dict[str, tuple[str, ...]] = {
     "encoder_decoder": ("encoder", "decoder"), "decoder": ("decoder",), "encoder": ("encoder",)
 }  # fmt: skip
 
@@ -278,28 +254,60 @@ FORMS: dict[str, tuple[str, ...]] = {
 def fits(mixer: type[Part]) -> dict[str, list[str]]:
     """The stacks of each form that it can stand in."""
     found = {
-        form: [s for s in sides if possible(form, (f"{s}_mixer", mixer))] for form, sides in FORMS.items()
+        form: [side for side in sides if possible(form, (f"{side}_mixer", example(mixer)))]
+        for form, sides in STACKS.items()
     }
     return {form: sides for form, sides in found.items() if sides}
 
 
 def never(axis: type[Part], choice: type[Part]) -> dict[str, list[str]]:
-    """The choices of other axes that cannot be beside it."""
+    """The choices of other axes that no model of one layer a stack has beside it."""
 
     def keys(axis: type[Part]) -> list[str]:
         key = axis.section.removeprefix("model.")
-        return [key, "encoder_mixer", "decoder_mixer"] if key == "mixer" else [key]
+        return [key, *(f"{side}_{key}" for side in STACKS["encoder_decoder"])] if key == "mixer" else [key]
 
-    def beside(other: type[Part], one: type[Part]) -> bool:
-        pairs = itertools.product(FORMS, keys(axis), keys(other))
-        return any(possible(form, (own, choice), (key, one)) for form, own, key in pairs)
+    own = example(choice)
 
-    others = {name: other for name, other in axes().items() if other is not axis}
+    def beside(other: type[Part], one: dict[str, Any]) -> bool:
+        pairs = itertools.product(STACKS, keys(axis), keys(other))
+        return any(possible(form, (mine, own), (key, one)) for form, mine, key in pairs)
+
+    within = {one for one in axes().values() if one.section.rpartition(".")[0] in _sections()}
     found = {
-        name: [kind for kind, one in choices(other).items() if not beside(other, one)]
-        for name, other in others.items()
+        name: [kind for kind, one in choices(other).items() if not beside(other, example(one))]
+        for name, other in axes().items()
+        if other is not axis and not {axis, other} & within
     }
     return {name: kinds for name, kinds in found.items() if kinds}
+
+
+def _sections() -> set[str]:
+    return {axis.section for axis in axes().values()}
+
+
+def possible(form: str, *chosen: tuple[str, dict[str, Any]]) -> bool:
+    """Whether there is a model of one layer a stack with these choices, each under its key."""
+    data: dict[str, Any] = {"form": form, "layers": 1, "position": "none"}
+    for key, choice in chosen:
+        put(data, key.split("."), dict(choice), key)
+    try:
+        ModelConfig.parse(data)
+    except UserError:
+        return False
+    return True
+
+
+def example(choice: type[Part]) -> dict[str, Any]:
+    """Its kind, and of what it needs the first guess that it takes."""
+    kind = {"kind": choice.model_fields["kind"].default}
+    for given in guesses(choice):
+        try:
+            choice.parse({**kind, **given})
+        except UserError:
+            continue
+        return {**kind, **given}
+    return kind
 
 
 # -- text --------------------------------------------------------------------------------------------------
@@ -315,6 +323,7 @@ def text(found: Sequence[Axis], width: int, full: bool) -> str:
     from triptych.insight.accounting.text import short
 
     lines: list[str] = []
+    alone = defaultdict(str, mixer=" in all layers of a stack")
 
     def add(text: str, indent: int) -> None:
         lines.extend(textwrap.wrap(text, width, initial_indent=" " * indent, subsequent_indent=" " * indent))
@@ -337,8 +346,14 @@ def text(found: Sequence[Axis], width: int, full: bool) -> str:
                 add(f"carried out by {one.module}", 4)
             elif one.settings:
                 add(" ".join(f"{s.name}={'…' if s.needed else _plain(s.default)}" for s in one.settings), 4)
+            if one.fits is not None:
+                stands = {"encoder_decoder": f" ({' and '.join(one.fits.get('encoder_decoder', ()))})"}
+                add(f"in form {', '.join(form + stands.get(form, '') for form in one.fits)}", 4)
             for no in one.refuses:
                 add(f"not with {no.other} ({no.because})", 4)
+            if one.never:
+                beside = (f"{name} {', '.join(kinds)}{alone[name]}" for name, kinds in one.never.items())
+                add(f"never with {'; '.join(beside)}{alone[axis.name]}", 4)
             if one.cost:
                 at = f" at {one.cost.note}" if one.cost.note else ""
                 add(

@@ -53,7 +53,7 @@ class Table(Embedding):
     def __init__(self, settings: parts.TableEmbedding, model: ModelConfig) -> None:
         super().__init__(settings, model)
         self.weight = nn.Parameter(torch.empty(model.vocab, model.dim))
-        plain = 1.0 if getattr(model.output, "scale", False) and model.tie != "none" else 0.02
+        plain = 1.0 if model.tied and getattr(model.output, "scale", False) else 0.02
         nn.init.normal_(self.weight, std=model.dim**-0.5 if model.scale_embedding else plain)
 
     @classmethod
@@ -96,7 +96,7 @@ class Factorised(Embedding):
         E, C = settings.dim, model.dim
         self.weight = nn.Parameter(torch.empty(model.vocab, E))
         self.expand = nn.Linear(E, C, bias=False)
-        wide = C if model.tie == "none" else C * (1 + C / E)
+        wide = C * (1 + C / E) if model.tied else C
         nn.init.normal_(self.weight, std=wide**-0.5 if model.scale_embedding else 0.02)
         nn.init.normal_(self.expand.weight, std=E**-0.5)
 

@@ -41,7 +41,8 @@ class Routed(NamedTuple):
     @property
     def load(self) -> Tensor:
         """``[E]``: tokens that chose each expert."""
-        return self.chosen.flatten().bincount(minlength=self.logits.shape[1])
+        chosen = self.chosen.flatten()
+        return chosen.new_zeros(self.logits.shape[1]).scatter_add_(0, chosen, torch.ones_like(chosen))
 
 
 class Router(nn.Module):
@@ -70,9 +71,18 @@ class Router(nn.Module):
     def loss(self, routed: Routed) -> Tensor:
         """E · Σ over experts of (how often a token chose it · its mean share) (Fedus et al. 2021, equations 4
         to 6), and the mean of log(Σ exp logits)² (Zoph et al. 2022, equation 5); both weighed."""
-        chose = routed.load / len(routed.logits)
-        even = len(chose) * (chose * routed.shares.mean(0)).sum()
-        return self.balance * even + self.z * routed.logits.logsumexp(-1).square().mean()
+        total = routed.logits.new_zeros(())
+        if self.balance:
+            chose = routed.load / len(routed.logits)
+            total = total + self.balance * len(chose) * (chose * routed.shares.mean(0)).sum()
+        if self.z:
+            total = total + self.z * routed.logits.logsumexp(-1).square().mean()
+        return total
+
+
+def _softmax(x_NE: Tensor) -> Tensor:
+    """Over experts: side by side they are too few for the vectors of the kernel for a last dimension."""
+    return x_NE.t().contiguous().softmax(0).t()
 
 
 @carries_out(parts.SoftmaxRouter)
@@ -80,7 +90,7 @@ class SoftmaxRouter(Router):
     """Softmax, then the K largest."""
 
     def route(self, logits_NE: Tensor) -> Routed:
-        shares = logits_NE.softmax(-1)
+        shares = _softmax(logits_NE)
         gates, chosen = shares.topk(self.k)
         gates = gates / gates.sum(-1, keepdim=True) if self.renormalise else gates
         return Routed(chosen, gates, logits_NE, shares)
@@ -92,7 +102,7 @@ class TopSoftmaxRouter(Router):
 
     def route(self, logits_NE: Tensor) -> Routed:
         top, chosen = logits_NE.topk(self.k)
-        return Routed(chosen, top.softmax(-1), logits_NE, logits_NE.softmax(-1))
+        return Routed(chosen, _softmax(top), logits_NE, _softmax(logits_NE))
 
 
 @carries_out(parts.SigmoidRouter)
@@ -163,6 +173,20 @@ class Experts(nn.Module):
 
     def mix(self, x_NC: Tensor, routed: Routed) -> Tensor:
         """The sum of each token's experts, weighed by its gates."""
+        device = x_NC.device.type
+        if torch.is_autocast_enabled(device):  # before rows are copied, and once
+            x_NC = x_NC.to(torch.get_autocast_dtype(device))
+        N, K = routed.chosen.shape
+        order, sizes = self.deal(routed)
+        token = order % N
+        first: Any = self.experts[0]
+        h_RF = self._maps("inner", x_NC.index_select(0, token), sizes)
+        y_RC = self._maps("outer", first.act(h_RF), sizes)
+        gates = routed.gates.t().flatten()[order, None].to(y_RC.dtype)
+        return y_RC.new_zeros(N, y_RC.shape[1]).index_add(0, token, y_RC * gates)
+
+    def deal(self, routed: Routed) -> tuple[Tensor, list[int]]:
+        """``order_R``, sorted by expert: k · N + n is the k-th choice of token n; and how many each has."""
         N, K = routed.chosen.shape
         expert, load = routed.chosen.t().flatten(), routed.load  # all first choices before all second ones
         order = expert.argsort(stable=True)
@@ -170,12 +194,51 @@ class Experts(nn.Module):
             room = math.ceil(self.capacity * N * K / len(load))
             place = torch.arange(N * K, device=order.device) - (load.cumsum(0) - load)[expert[order]]
             order, load = order[place < room], load.clamp(max=room)
-        token = order % N
-        rows = zip(self.experts, torch.split(x_NC.index_select(0, token), load.tolist()), strict=True)
-        # In training an expert without tokens has gradients too: zeros.
-        y_RC = torch.cat([network(own) for network, own in rows if len(own) or self.training or not N])
-        gates = routed.gates.t().flatten()[order, None].to(y_RC.dtype)
-        return y_RC.new_zeros(N, y_RC.shape[1]).index_add(0, token, y_RC * gates)
+        return order, load.tolist()
+
+    def _maps(self, name: str, x_RI: Tensor, sizes: list[int]) -> Tensor:
+        """Each expert's own rows through its map of this name."""
+        maps = [getattr(network, name) for network in self.experts]
+        weights, biases = [m.weight for m in maps], [m.bias for m in maps]
+        y: Tensor = _Maps.apply(x_RI, sizes, *weights, *biases)  # type: ignore[no-untyped-call]
+        return y
+
+
+class _Maps(torch.autograd.Function):
+    """``[R, I]`` → ``[R, O]``: the first ``sizes[0]`` rows through the first of E linear maps, and so on. One
+    function, not one a map: what is done for each map beside its products takes as long as they do."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, sizes: list[int], *maps: Tensor | None) -> Tensor:
+        weights, biases = maps[: len(sizes)], maps[len(sizes) :]
+        own = [w.to(x.dtype) if n else None for w, n in zip(weights, sizes, strict=True)]  # type: ignore[union-attr]
+        y = x.new_empty(len(x), weights[0].shape[0])  # type: ignore[union-attr]
+        with torch.autocast(x.device.type, enabled=False):
+            for x_, y_, w, b in zip(x.split(sizes), y.split(sizes), own, biases, strict=True):
+                if w is not None and b is not None:
+                    torch.addmm(b.to(x.dtype), x_, w.t(), out=y_)
+                elif w is not None:
+                    torch.mm(x_, w.t(), out=y_)
+        ctx.save_for_backward(x, *own)
+        ctx.sizes, ctx.dtype = sizes, weights[0].dtype  # type: ignore[union-attr]
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        x, *own = ctx.saved_tensors
+        sizes, E = ctx.sizes, len(ctx.sizes)
+        gs, xs = grads[0].split(sizes), x.split(sizes)
+        dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        for g_, dx_, w in zip(gs, dx.split(sizes) if dx is not None else (), own, strict=dx is not None):
+            if w is not None:
+                torch.mm(g_, w, out=dx_)
+        weights: list[Tensor | None] = [None] * E
+        if ctx.needs_input_grad[2]:  # without rows: zeros
+            weights = [torch.mm(g_.t(), x_).to(ctx.dtype) for g_, x_ in zip(gs, xs, strict=True)]
+        biases: list[Tensor | None] = [None] * E
+        if ctx.needs_input_grad[2 + E]:
+            biases = [g_.sum(0).to(ctx.dtype) for g_ in gs]
+        return dx, None, *weights, *biases
 
 
 def feed_forward(model: ModelConfig, place: Place) -> FeedForward | Experts:

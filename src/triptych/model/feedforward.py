@@ -25,6 +25,7 @@ ACTS: dict[type[parts.FeedForward], Callable[[Tensor], Tensor]] = {
     parts.SquaredReluFeedForward: lambda h: F.relu(h).square(),
     parts.GluFeedForward: torch.sigmoid,
     parts.GegluFeedForward: F.gelu,
+    parts.GegluTanhFeedForward: partial(F.gelu, approximate="tanh"),
     parts.SwigluFeedForward: F.silu,
 }
 
@@ -78,6 +79,7 @@ class Plain(FeedForward):
 
 @carries_out(parts.GluFeedForward)
 @carries_out(parts.GegluFeedForward)
+@carries_out(parts.GegluTanhFeedForward)
 @carries_out(parts.SwigluFeedForward)
 class Gated(FeedForward):
     """``out(act(gate(x)) · up(x))`` (Shazeer 2020, section 2); gate and up are one product."""

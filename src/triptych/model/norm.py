@@ -22,12 +22,12 @@ class LayerNorm(nn.LayerNorm):
     """Layer normalisation with gain and bias (Ba et al. 2016)."""
 
     def __init__(self, settings: parts.LayerNorm, model: ModelConfig) -> None:
-        super().__init__(model.dim, eps=settings.eps)
+        super().__init__(model.dim, eps=settings.eps, bias=settings.bias)
 
     @classmethod
     def cost(cls, settings: parts.LayerNorm, model: ModelConfig) -> Cost:
         """Gain and bias."""
-        return Cost(2 * model.dim)
+        return Cost((1 + settings.bias) * model.dim)
 
 
 @carries_out(parts.RMSNorm)

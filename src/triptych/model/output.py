@@ -50,8 +50,8 @@ class Vocabulary(nn.Linear):
     def __init__(self, settings: parts.VocabularyOutput, model: ModelConfig, embedding: Embedding) -> None:
         V, E = embedding.weight.shape
         super().__init__(E, V, bias=settings.bias)
-        self.reduce = embedding.back(tied=model.tie != "none")
-        if model.tie != "none":
+        self.reduce = embedding.back(model.tied)
+        if model.tied:
             self.weight = embedding.weight
         else:
             nn.init.normal_(self.weight, std=E**-0.5)
@@ -66,7 +66,7 @@ class Vocabulary(nn.Linear):
     def cost(cls, settings: parts.VocabularyOutput, model: ModelConfig, batch: int, length: int) -> Cost:
         """Of the logits; ``pair`` has no part in them, and its parameters alone are counted."""
         total: Cost = part_of(model.embedding).output_cost(model.embedding, model, batch * length)
-        total += Cost(settings.bias * model.vocab - (model.tie != "none") * total.parameters)
+        total += Cost(settings.bias * model.vocab - model.tied * total.parameters)
         if settings.transform != "none":
             total += linear_cost(batch * length, model.dim, model.dim, bias=True) + norm_cost(model)
         return total + Classes.cost(PAIR, model, 0, 0) * settings.next_sentence

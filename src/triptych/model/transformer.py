@@ -30,6 +30,7 @@ from triptych.model.registry import Cost, Shape, part_of
 from triptych.model.stack import Block, Stack, kept_values, stack_costs
 from triptych.model.state import State
 
+MOST = 2**40  # parameters: more are a slip of the hand, and some parts would take for ever to fail
 # Where parts put what is to be added to the loss; and the types ``[B, T]`` of tokens.
 Aux = list[Tensor] | None
 Types = Tensor | None
@@ -85,7 +86,7 @@ class EncoderDecoder(Transformer):
     def __init__(self, model: ModelConfig) -> None:
         super().__init__(model)
         self.source_embedding = self.table()
-        self.target_embedding = self.source_embedding if model.tie == "all" else self.table()
+        self.target_embedding = self.source_embedding if model.shared else self.table()
         self.encoder = Stack(model, causal=False)
         self.decoder = Stack(model, causal=True)
         self.output: Any = part_of(model.output)(model.output, model, self.target_embedding)
@@ -175,11 +176,19 @@ def build(model: ModelConfig, seed: int | None = None) -> Model:
     """A fresh model, its weights drawn with ``seed`` (the global generator's state when None)."""
     forms: dict[str, type[EncoderDecoder] | type[DecoderOnly] | type[EncoderOnly]]
     forms = {"encoder_decoder": EncoderDecoder, "decoder": DecoderOnly, "encoder": EncoderOnly}
-    if seed is None:
-        return forms[model.form](model)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return forms[model.form](model)
+    parameters = cost(model).parameters
+    with torch.random.fork_rng(devices=[], enabled=seed is not None):
+        if seed is not None:
+            torch.manual_seed(seed)
+        try:
+            if parameters > MOST:
+                raise MemoryError("more memory than there is")
+            return forms[model.form](model)
+        except (RuntimeError, MemoryError) as error:
+            if isinstance(error, RuntimeError) and "memory" not in str(error):
+                raise
+            what, mend = f"a model of {parameters:,} parameters does not fit in memory", "make it smaller"
+            raise UserError(what, "model", f"{mend}: `triptych inspect` counts them, part by part") from None
 
 
 def tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -204,7 +213,7 @@ def costs(model: ModelConfig, batch: int = 1, length: int = 1, source: int = 1) 
     out: dict[str, Cost] = {"embedding": embedding.cost(model.embedding, model, batch * length)}
     if both:
         other: Cost = embedding.cost(model.embedding, model, batch * source)
-        out["embedding"] += other if model.tie != "all" else replace(other, parameters=0)
+        out["embedding"] += replace(other, parameters=0) if model.shared else other
     for side in model.stacks:
         for name, one in stack_costs(model, side == "decoder", shapes[side]).items():
             out[f"{side} {name}"] = one

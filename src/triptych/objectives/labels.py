@@ -41,6 +41,10 @@ class ClassLoss:
     def __init__(self, settings: Settings) -> None:
         self.smoothing = settings.label_smoothing
 
+    def count(self, model: Model, batch: Batch) -> int:
+        """Rows with a label."""
+        return batch.count
+
     def loss(self, model: Model, batch: Batch, progress: float = 1.0) -> Loss:
         """The batch's loss; in training smoothed, and with what the parts of the model add to it."""
         assert batch.labels is not None
@@ -57,6 +61,10 @@ class TagLoss:
 
     def __init__(self, settings: Settings) -> None:
         self.smoothing = settings.label_smoothing
+
+    def count(self, model: Model, batch: Batch) -> int:
+        """Words."""
+        return batch.count
 
     def loss(self, model: Model, batch: Batch, progress: float = 1.0) -> Loss:
         """The batch's loss. Places without a target do not reach the tags' map."""
@@ -84,6 +92,10 @@ class EmbedLoss:
 
     def __init__(self, settings: EmbedObjective) -> None:
         self.temperature, self.smoothing = settings.temperature, settings.label_smoothing
+
+    def count(self, model: Model, batch: Batch) -> int:
+        """Pairs."""
+        return batch.count
 
     def loss(self, model: Model, batch: Batch, progress: float = 1.0) -> Loss:
         """The batch's loss; cosines are in fp32 whatever the precision of the model."""

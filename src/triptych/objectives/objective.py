@@ -17,6 +17,10 @@ from triptych.objectives.tokens import TokenLoss
 class Objective(Protocol):
     """What training minimises, and validation measures."""
 
+    def count(self, model: Model, batch: Batch) -> int:
+        """How many things are learned from a batch: the count of its loss, known before it is computed."""
+        ...
+
     def loss(self, model: Model, batch: Batch, progress: float = 1.0) -> Loss:
         """The loss of a batch, summed over what is learned from it; without gradient or dropout it is that
         of evaluation.

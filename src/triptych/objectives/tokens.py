@@ -42,6 +42,10 @@ class TokenLoss:
         self.smoothing = settings.label_smoothing
         self.sampling: float = getattr(settings, "scheduled_sampling", 0.0)
 
+    def count(self, model: Model, batch: Batch) -> int:
+        """Places with a target."""
+        return int(learned(model, batch).sum())
+
     def loss(self, model: Model, batch: Batch, progress: float = 1.0) -> Loss:
         """The batch's loss; in training with what the parts of the model add to it.
 

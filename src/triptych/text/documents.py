@@ -1,59 +1,33 @@
-"""Running text as a stream of documents, from files of any size.
+"""Running text as a stream of documents, from files of any size; what is held out of it; its ids.
 
     folders, files ─ pieces of lines ─ documents ─ Chunk, Chunk, … Chunk(ends) ─ Chunk(ends) ─ …
 
-The rules, beside those for lines in ``triptych.text.files``:
-
-- A folder is read file by file, in the order of names, then folder by folder, whatever the names end in;
-  hidden ones are left out.
-- ``.jsonl``, ``.ndjson``, ``.json``: one JSON object a line, ``.parquet``: one row, is one document. In any
-  other file a document is the whole of it, a paragraph (between blank lines) or a line.
-- The LF after a document's last line is not part of it. All else is: the chunks of a document, joined, are
-  its text.
-- A document of which nothing can be seen (an empty file, a blank line) is left out and counted.
+What a document is, and how it is cut, is ruled in ``triptych.text.chunks``.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from triptych.errors import UserError
 from triptych.text.characters import is_blank
-from triptych.text.files import check_file, stream_lines, stream_pieces
-from triptych.text.records import field, is_json, parse, shown, suffix, text_of
+from triptych.text.chunks import CHUNK, Chunk, Unit, chunks_of, files_of
 from triptych.text.tokenizer import Tokenizer
 
 __all__ = ["Chunk", "Documents", "Summary", "Unit", "encode_documents", "read_documents"]
 
-Unit = Literal["file", "paragraph", "line"]
-
-CHUNK = 1 << 20
-"""Characters of a chunk, about; and bytes of a line that is read at once."""
 FEW = 20
 """Of fewer documents none is held out whole unless a number of them is asked for."""
 PARTS = ("train", "valid", "test")
 
 Keys = np.ndarray[Any, np.dtype[np.uint64]]
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Text of a document: the next about ``CHUNK`` characters, cut at a line end where there is one.
-
-    Attributes:
-        ends: the document ends here.
-    """
-
-    text: str
-    ends: bool
 
 
 @dataclass(frozen=True)
@@ -134,13 +108,13 @@ def read_documents(files: Sequence[Path], documents: Unit = "file", field: str =
     """
     if not files:
         raise UserError("no file of text was named", "data.train", "name one or more files or folders")
-    found = list(chain.from_iterable(map(_walk, files)))
+    found = list(chain.from_iterable(map(files_of, files)))
     name = str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
 
     def read() -> Iterator[Chunk | None]:
         empty = True
         for file in found:
-            for chunk in _of_file(file, documents, field):
+            for chunk in chunks_of(file, documents, field):
                 empty = empty and chunk is None
                 yield chunk
         if empty:
@@ -164,139 +138,6 @@ def encode_documents(documents: Iterable[Chunk], tokenizer: Tokenizer) -> Iterat
             yield tokenizer.encode(chunk.text, begins=begins), chunk.ends
         begins = chunk.ends
     yield from ((ids, True) for ids in tokenizer.encode_batch(batch))
-
-
-def _walk(path: Path) -> list[Path]:
-    """The files of a folder, or the file itself."""
-    if not path.is_dir():
-        check_file(path)
-        return [path]
-
-    def refuse(error: OSError) -> None:
-        what = f"cannot list this folder: {error.strerror}"
-        raise UserError(what, str(error.filename), "check that you may read it")
-
-    found: list[Path] = []
-    known: set[str] = set()  # links may lead back up
-    for folder, below, names in os.walk(path, onerror=refuse, followlinks=True):
-        known.add(os.path.realpath(folder))
-        seen = [name for name in sorted(below) if os.path.realpath(Path(folder, name)) not in known]
-        below[:] = [name for name in seen if not name.startswith(".")]
-        found += [Path(folder, name) for name in sorted(names) if not name.startswith(".")]
-    for file in found:
-        check_file(file)
-    if not found:
-        raise UserError("there are no files in this folder", str(path), "hidden ones are not read; check it")
-    return found
-
-
-def _of_file(file: Path, unit: Unit, field: str) -> Iterator[Chunk | None]:
-    if suffix(file) == ".parquet":
-        return _records(_parquet(file, field))
-    if is_json(file):
-        return _records(_json(file, field))
-    return _plain(file, unit)
-
-
-def _plain(file: Path, unit: Unit) -> Iterator[Chunk | None]:
-    """A text file. Pieces of one document have one key, and neighbours another."""
-    keys: dict[Unit, Callable[[tuple[int, str]], object]] = {
-        "file": lambda piece: None,
-        "paragraph": lambda piece: is_blank(piece[1]),
-        "line": lambda piece: piece[0],
-    }
-    any_lines = False
-    for key, pieces in groupby(_text(file), keys[unit]):
-        any_lines = True
-        if unit != "paragraph" or not key:
-            yield from _chunks(pieces)
-    if not any_lines:
-        yield None
-
-
-def _text(file: Path) -> Iterator[tuple[int, str]]:
-    for number, text in stream_pieces(file, CHUNK):
-        if "\0" in text:
-            raise UserError(
-                "this is no text: a byte that is zero stands here, as in binary files",
-                f"{file}:{number}",
-                "leave the file out or move it elsewhere; UTF-16 text is converted with "
-                "`iconv -f UTF-16 -t UTF-8`, other formats are saved as text first",
-            )
-        yield number, text
-
-
-def _chunks(pieces: Iterable[tuple[int, str]]) -> Iterator[Chunk | None]:
-    """The pieces of one document, joined to chunks. What is still blank waits for what can be seen."""
-    lines: list[str] = []
-    size, blank = 0, True
-    for _, text in pieces:
-        if size >= CHUNK and not blank:
-            yield Chunk("".join(lines), False)
-            lines, size = [], 0
-        blank = blank and is_blank(text)
-        lines.append(text)
-        size += len(text)
-    yield None if blank else Chunk("".join(lines).removesuffix("\n"), True)
-
-
-def _records(texts: Iterable[str]) -> Iterator[Chunk | None]:
-    """One document a record; a long one is cut as a file is."""
-    for text in texts:
-        cuts = _cuts(text)
-        if is_blank(text):
-            yield None
-        else:
-            yield from (Chunk(text[i:j], j == len(text)) for i, j in pairwise(cuts))
-
-
-def _cuts(text: str) -> list[int]:
-    """Where to cut a text into chunks: after a line end, else before a blank, else anywhere."""
-    cuts = [0]
-    while len(text) - cuts[-1] > CHUNK:
-        start, stop = cuts[-1], cuts[-1] + CHUNK
-        line, blank = text.rfind("\n", start, stop) + 1, text.rfind(" ", start + 1, stop)
-        cuts.append(next(place for place in (line, blank, stop) if place > start))
-    return [*cuts, len(text)]
-
-
-def _json(file: Path, name: str) -> Iterator[str]:
-    mend = "name the field that holds the text with data.fields"
-    for number, line in enumerate(stream_lines(file), start=1):
-        where = f"{file}:{number}"
-        yield "" if is_blank(line) else text_of(field(parse(line, where), name, where, mend), name, where)
-
-
-def _parquet(file: Path, name: str) -> Iterator[str]:
-    """A column of a Parquet file, a few rows at a time; a packed one is unpacked whole."""
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError:
-        what = "reading Parquet takes pyarrow, which is not installed"
-        raise UserError(what, str(file), "pip install 'triptych[data]', or write JSON lines") from None
-    try:
-        packed = file.suffix.lower() == ".gz"
-        source = pa.BufferReader(pa.input_stream(file, "gzip").read()) if packed else file
-        with parquet.ParquetFile(source) as table:
-            if name not in table.schema_arrow.names:
-                known = ", ".join(map(repr, table.schema_arrow.names))
-                mend = "name the column that holds the text with data.fields"
-                raise UserError(f"no column {name!r}; found {known or 'none at all'}", str(file), mend)
-            batches = table.iter_batches(batch_size=256, columns=[name])
-            cells = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
-            for number, cell in enumerate(cells, start=1):
-                yield _cell(cell, name, f"{file}: row {number}")
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).split("\n")[0]
-        raise UserError(f"cannot be read as Parquet: {reason}", str(file), "copy or write it again") from None
-
-
-def _cell(value: Any, name: str, where: str) -> str:
-    if not isinstance(value, str):
-        what = f"column {name!r} holds {'nothing' if value is None else shown(str(value))} here, not text"
-        raise UserError(what, where, "drop the row, or name a column of text with data.fields")
-    return value
 
 
 def _keys(documents: Documents, seed: int) -> Iterator[int]:

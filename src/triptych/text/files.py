@@ -97,12 +97,14 @@ def check_file(path: Path) -> None:
         pass
 
 
-def stream_pieces(path: Path, limit: int) -> Iterator[tuple[int, str]]:
+def stream_pieces(path: Path, limit: int) -> Iterator[tuple[int, str, bool]]:
     """The text of ``read_lines`` for files too large to hold, of lines that may be so, too.
 
-    Gives the number of a line (from 1) and the line with its LF; of a line of more than ``limit`` bytes one
-    part after the other, each cut before a blank, or where it has none before a character.
+    Gives the number of a line (from 1), the line with its LF, and True; of a line of more than ``limit``
+    bytes one part after the other, each cut before a blank or else before a character, and True with the
+    last.
     """
+    assert limit >= 8, "room for a byte order mark and a character"
     with _in_words(path), _open(path) as stream:
         number, offset, rest = 1, 0, b""
         while True:
@@ -122,7 +124,7 @@ def stream_pieces(path: Path, limit: int) -> Iterator[tuple[int, str]]:
                 return
             if ends:
                 text = text[:-1].removesuffix("\r") + "\n" if text[-1] == "\n" else text.removesuffix("\r")
-            yield number, text
+            yield number, text, ends
             number, offset, rest = (number + 1, 0, b"") if ends else (number, offset + cut, raw[cut:])
 
 

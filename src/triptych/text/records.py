@@ -10,9 +10,10 @@ from pathlib import Path
 
 from triptych.errors import UserError
 
-__all__ = ["field", "is_json", "kind_of", "parse", "shown", "suffix", "text_of"]
+__all__ = ["columns", "field", "is_json", "kind_of", "parse", "shown", "suffix", "text_of"]
 
 JSON_SUFFIXES = {".jsonl", ".json", ".ndjson"}
+AS_LINES = "one object a line: `jq -c '.[]' FILE > FILE.jsonl`"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -36,19 +37,14 @@ def parse(line: str, where: str) -> dict[str, object]:
     try:
         record = json.loads(line)
     except json.JSONDecodeError as error:
-        raise UserError(
-            f"this line is not JSON: {error.msg}", f"{where}:{error.colno}", "write one JSON object a line"
-        ) from None
+        mend = AS_LINES if line.lstrip().startswith("[") else "write one JSON object a line"
+        raise UserError(f"this line is not JSON: {error.msg}", f"{where}:{error.colno}", mend) from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets nested too deep
         raise UserError(
             f"this line cannot be read as JSON: {error}", f"{where}:1", "simplify or drop it"
         ) from None
     if isinstance(record, list):
-        raise UserError(
-            "this line is a JSON list, not an object",
-            where,
-            "one object a line: `jq -c '.[]' FILE > FILE.jsonl`",
-        )
+        raise UserError("this line is a JSON list, not an object", where, AS_LINES)
     if not isinstance(record, dict):
         raise UserError(
             f"this line is {kind_of(record)}, not a JSON object", where, "write one JSON object a line"
@@ -87,6 +83,11 @@ def kind_of(value: object) -> str:
     """What a JSON value is, in words."""
     names = {dict: "an object", list: "a list", bool: "true or false", type(None): "null", str: "text"}
     return names.get(type(value), "a number")
+
+
+def columns(count: int) -> str:
+    """So many columns, in words."""
+    return "one column" if count == 1 else f"{count} columns"
 
 
 def shown(text: str, limit: int = 60) -> str:

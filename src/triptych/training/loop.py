@@ -55,7 +55,8 @@ class Trainer:
         self.folder, self.monitor = folder, monitor
         self.device = next(model.parameters()).device
         self.objective = objective(config.objective, config.data.length)
-        self.optimizer = build_optimizer(settings.optimizer, model)
+        head_rate = getattr(config.objective, "head_rate", 1.0)
+        self.optimizer = build_optimizer(settings.optimizer, model, model.output, head_rate)
         self.routers = routers(model)
         self.load: dict[str, Tensor] = {}  # tokens that each router sent to each expert, in the last step
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "fp16")
@@ -113,7 +114,7 @@ class Trainer:
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         total = Loss(torch.zeros((), device=self.device), 0, 0.0)
-        count = sum(b.count for b in batches)
+        count = max(1, sum(self.objective.count(self.model, b) for b in batches))
         self.load = {}
         for batch in batches:
             with autocast(self.config.training.precision, self.device), counting(self.routers, self.load):

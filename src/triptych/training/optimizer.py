@@ -8,14 +8,21 @@ from torch import nn
 from triptych.config import OptimizerConfig
 
 
-def build_optimizer(settings: OptimizerConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """Adam or AdamW (Loshchilov and Hutter 2019); biases and norms (vectors) are never decayed."""
-    matrices = [p for p in model.parameters() if p.requires_grad and p.dim() > 1]
-    vectors = [p for p in model.parameters() if p.requires_grad and p.dim() <= 1]
-    groups = [
-        {"params": matrices, "weight_decay": settings.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
+def build_optimizer(
+    settings: OptimizerConfig, model: nn.Module, head: nn.Module | None = None, head_rate: float = 1.0
+) -> torch.optim.Optimizer:
+    """Adam or AdamW (Loshchilov and Hutter 2019); biases and norms (vectors) are never decayed.
+
+    Args:
+        head: a part of the model that learns at ``head_rate`` times the rate of the others.
+    """
+    own = {id(p) for p in head.parameters()} if head is not None and head_rate != 1 else set[int]()
+    groups = []
+    for in_head, scale in ((False, 1.0), (True, head_rate)):
+        learned = [p for p in model.parameters() if p.requires_grad and (id(p) in own) == in_head]
+        matrices, vectors = [p for p in learned if p.dim() > 1], [p for p in learned if p.dim() <= 1]
+        groups.append({"params": matrices, "weight_decay": settings.weight_decay, "scale": scale})
+        groups.append({"params": vectors, "weight_decay": 0.0, "scale": scale})
     kind = torch.optim.Adam if settings.kind == "adam" else torch.optim.AdamW
     return kind(
         [g for g in groups if g["params"]], lr=0.0, betas=settings.betas, eps=settings.eps, fused=True
@@ -23,6 +30,6 @@ def build_optimizer(settings: OptimizerConfig, model: nn.Module) -> torch.optim.
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """The learning rate of the next step, in all groups."""
+    """The learning rate of the next step, in all groups, each by its scale."""
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group["scale"]

@@ -9,6 +9,7 @@ from triptych.config.parts.experts import Experts, Router, SigmoidRouter, Softma
 from triptych.config.parts.feedforward import (
     FeedForward,
     GegluFeedForward,
+    GegluTanhFeedForward,
     GeluFeedForward,
     GeluTanhFeedForward,
     GluFeedForward,
@@ -96,6 +97,7 @@ __all__ = [
     "FactorisedEmbedding",
     "FeedForward",
     "GegluFeedForward",
+    "GegluTanhFeedForward",
     "GeluFeedForward",
     "GeluTanhFeedForward",
     "GluFeedForward",

@@ -61,6 +61,14 @@ class GegluFeedForward(FeedForward):
     bias: bool = False
 
 
+class GegluTanhFeedForward(FeedForward):
+    """A linear unit gated by GELU's approximation by tanh and an output map, as in T5 1.1 and Gemma (Shazeer
+    2020, section 2)."""
+
+    kind: Literal["geglu_tanh"] = "geglu_tanh"
+    bias: bool = False
+
+
 class SwigluFeedForward(FeedForward):
     """A SiLU-gated linear unit and an output map (Shazeer 2020, section 2)."""
 

@@ -27,6 +27,7 @@ class LayerNorm(Norm):
 
     kind: Literal["layernorm"] = "layernorm"
     eps: PositiveFloat = 1e-5
+    bias: bool = True
 
 
 class RMSNorm(Norm):

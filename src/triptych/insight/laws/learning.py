@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from triptych.config import parts
 from triptych.insight.laws.registry import law
 from triptych.insight.laws.subject import LARGE, SPECIALS, Rows, Subject, alone, apart, smaller, still
 from triptych.insight.laws.verdict import SINGLE, Compared, Skip, close, differ, true
@@ -178,6 +179,8 @@ def first(s: Subject) -> Iterator[Compared | str]:
     """Before training all words are about equally likely."""
     if s.given is not None:
         raise Skip("this model is given, not fresh")
+    if isinstance(s.config.output, parts.VectorOutput):
+        raise Skip("a vector says nothing that could be likely")
     if cost(s.asked).parameters > BIGGEST:
         raise Skip(f"the whole model of {cost(s.asked).parameters:,} parameters is not built for this")
     # The whole model, not a smaller one: depth and vocabulary are what this law is about.

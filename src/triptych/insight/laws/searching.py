@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from triptych.config import DecodingConfig
-from triptych.decoding import Chain, Hypothesis, search
+from triptych.decoding import Chain, search
 from triptych.insight.laws.decoded import SETTINGS, SPECIAL, outputs, rescored
 from triptych.insight.laws.registry import DECODERS, law
 from triptych.insight.laws.subject import Subject

@@ -101,16 +101,19 @@ def ties(model: nn.Module) -> set[frozenset[str]]:
 
 def expected(s: Subject) -> set[frozenset[str]]:
     """What ``model.tie`` says is one tensor."""
-    if s.config.tie == "none" or (s.config.form != "encoder_decoder" and not s.config.says_words):
-        return set()
     maps = {"weight": "weight"}  # of an embedding, and what it is in the output
     if isinstance(s.config.embedding, parts.FactorisedEmbedding):
         maps["expand.weight"] = "reduce.weight"
-    sides = {"all": ["source_embedding", "target_embedding"], "decoder": ["target_embedding"]}[s.config.tie]
-    sides = sides if s.config.form == "encoder_decoder" else ["embedding"]
-    return {
-        frozenset({f"output.{back}", *(f"{side}.{name}" for side in sides)}) for name, back in maps.items()
-    }
+    tie, both = s.config.tie, s.config.form == "encoder_decoder"
+    sides = (
+        (["source_embedding"] * (tie in ("all", "source")) + ["target_embedding"]) if both else ["embedding"]
+    )
+    out = s.config.says_words and tie in ("all", "decoder")
+    groups = (
+        {f"{side}.{name}" for side in sides} | ({f"output.{back}"} if out else set())
+        for name, back in maps.items()
+    )
+    return {frozenset(group) for group in groups if len(group) > 1}
 
 
 def show(groups: set[frozenset[str]]) -> str:

@@ -6,21 +6,22 @@ dialogues ─ template ─ runs of text, learned or not ─ ids and flags ─ ro
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from triptych.config import RunConfig
 from triptych.config.objectives import InstructionObjective
-from triptych.data import BOS, EOS, Dataset
+from triptych.data import Dataset
 from triptych.data.instruction import InstructionData
 from triptych.engine import Bundle
+from triptych.engine.generator import Prompt
 from triptych.errors import UserError
 from triptych.evaluation import Result, Sample
 from triptych.text import Tokenizer, write_lines_atomic
 from triptych.text.dialogues import Dialogue, Dialogues, read_dialogues
-from triptych.text.templates import SYMBOLS, render
+from triptych.text.templates import AUTO, SYMBOLS, Symbol, Template, encode_runs, prompt, render
 from triptych.training.tasks.base import MINIMUM, Corpus, Say, Task
 from triptych.training.tasks.running import batch_losses, scored
 from triptych.training.tasks.split import parts, texts_digest
@@ -33,7 +34,7 @@ class Rendered:
     """Dialogues, and the template they are written in."""
 
     dialogues: Dialogues
-    template: str
+    template: Template
 
     def __len__(self) -> int:
         return len(self.dialogues)
@@ -61,19 +62,19 @@ class InstructionTask(Task[Rendered]):
         digest = texts_digest([*self.texts(train), *self.texts(valid)])
         sizes = {"training": len(train), "validation": len(valid), "test": len(test) if test else 0}
         facts = {"dialogues": sizes, "template": whole.template}
-        return Corpus(train, valid, test, len(train), size, digest, (), facts)
+        return Corpus(train, valid, test, len(train), size, digest, tuple(doubts(whole.dialogues)), facts)
 
     def given(self, config: RunConfig, files: Sequence[str]) -> Rendered:
         """Files of dialogues."""
         assert isinstance(config.objective, InstructionObjective)
         found = read_dialogues([Path(f) for f in files])
         wanted = config.objective.template
-        shape = "alpaca" if found.shape == "alpaca" else "chatml"
-        return Rendered(found, shape if wanted == "auto" else wanted)
+        return Rendered(found, AUTO[found.shape] if wanted == "auto" else wanted)
 
     def texts(self, part: Rendered) -> Iterable[str]:
-        """Every turn's text."""
-        return (text for dialogue in part.dialogues for _, text in dialogue.turns)
+        """Each dialogue as its template writes it, without symbols."""
+        for dialogue in part.dialogues:
+            yield "".join(t for t, _ in render(dialogue, part.template) if not isinstance(t, Symbol))
 
     def symbols(self, config: RunConfig, corpus: Corpus[Rendered]) -> tuple[str, ...]:
         """What the template writes beside text."""
@@ -89,31 +90,26 @@ class InstructionTask(Task[Rendered]):
         """Dialogues of more than ``data.length`` tokens are left out, and the user is told."""
         rows, long = [], []
         for i, dialogue in enumerate(part.dialogues):
-            ids, learned = written(dialogue, part.template, tokenizer)
+            ids, learned = encode_runs(render(dialogue, part.template), tokenizer)
             if len(ids) <= config.data.length + 1:  # the last token is only said
                 rows.append((ids, learned))
             else:
                 long.append(i)
         if long:
             places = ", ".join(part.dialogues.place(i) for i in long[:3]) + (", …" if len(long) > 3 else "")
-            say(
-                f"{len(long)} {name} dialogues are longer than {config.data.length} tokens and left out ({places})"
-            )
+            size = config.data.length
+            say(f"{len(long)} {name} dialogues are longer than {size} tokens and left out ({places})")
         if not rows:
             what = f"no {name} dialogue is at most {config.data.length} tokens long"
             raise UserError(what, "data.length", "raise it")
         return InstructionData(rows, config.data.length, config.data.tokens, config.training.seed)
 
     def keep(self, config: RunConfig, corpus: Corpus[Rendered], folder: Path) -> None:
-        """The test dialogues as messages."""
+        """The test dialogues, in the shape they came in."""
         if corpus.test is None:
             return
-        lines = (
-            json.dumps({"messages": [{"role": r, "content": t} for r, t in d.turns]}, ensure_ascii=False)
-            + "\n"
-            for d in corpus.test.dialogues
-        )
-        write_lines_atomic(folder / "data" / TEST, lines)
+        lines = (record(dialogue, corpus.test.dialogues.shape) for dialogue in corpus.test.dialogues)
+        write_lines_atomic(folder / "data" / TEST, (json.dumps(r, ensure_ascii=False) + "\n" for r in lines))
 
     def held_out(self, config: RunConfig, folder: Path) -> Rendered | None:
         """The test dialogues."""
@@ -130,23 +126,25 @@ class InstructionTask(Task[Rendered]):
 
     def samples(self, bundle: Bundle, part: Rendered) -> list[Sample]:
         """What the model answers to some of the instructions."""
-        out = []
         settings = bundle.config.decoding.model_copy(update={"strategy": "greedy", "max_length": 80})
-        for dialogue in list(part.dialogues)[:4]:
-            last = max(i for i, (role, _) in enumerate(dialogue.turns) if role == "assistant")
-            asked = Dialogue(dialogue.turns[:last])
-            said = "".join(bundle.generator.chat(asked.turns, part.template, settings))
-            out.append(Sample(asked.turns[-1][1], dialogue.turns[last][1], said))
-        return out
+        some = [d for d in part.dialogues[:4] if d.turns[-1][0] == "assistant"]
+        asked = [encode_runs(prompt(d, part.template), bundle.tokenizer)[0] for d in some]
+        said = bundle.generator.generate([Prompt(tuple(ids)) for ids in asked], settings)
+        return [Sample(d.turns[-2][1], d.turns[-1][1], g.text) for d, (g,) in zip(some, said, strict=True)]
 
 
-def written(dialogue: Dialogue, template: str, tokenizer: Tokenizer) -> tuple[list[int], list[bool]]:
-    """Ids of a dialogue, one bos before it and one eos after it, and whether each is learned. The final eos
-    is learned with the turn it ends."""
-    ids, learned = [BOS], [False]
-    last = False
-    for text, last in render(dialogue, template):
-        new = tokenizer.encode(text, allow_symbols=True)
-        ids += new
-        learned += [last] * len(new)
-    return [*ids, EOS], [*learned, last]
+def record(dialogue: Dialogue, shape: str) -> dict[str, Any]:
+    """A dialogue as a record of a file."""
+    if shape == "messages":
+        return {"messages": [{"role": role, "content": text} for role, text in dialogue.turns]}
+    (_, asked), (_, said) = dialogue.turns
+    return {"instruction": asked, "input": dialogue.input, "output": said}
+
+
+def doubts(dialogues: Dialogues) -> Iterator[str]:
+    """What is odd about them."""
+    if empty := dialogues.empty:
+        places = ", ".join(map(dialogues.place, empty[:3])) + (", …" if len(empty) > 3 else "")
+        yield f"{len(empty)} dialogues have an empty answer, from which ending at once is learned ({places})"
+    if dialogues.ignored:
+        yield f"keys that were not read: {', '.join(dialogues.ignored)}"

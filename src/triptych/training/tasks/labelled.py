@@ -159,7 +159,7 @@ class ClassifyTask(LabelledTask[Labelled]):
 
     def names(self, part: Labelled) -> list[str]:
         """The classes."""
-        return sorted(set(part.labels))
+        return part.classes
 
     def lines(self, part: Labelled) -> Iterable[str]:
         """JSON lines."""
@@ -214,7 +214,7 @@ class TagTask(LabelledTask[Tagged]):
 
     def names(self, part: Tagged) -> list[str]:
         """The tags."""
-        return sorted({tag for tags in part.tags for tag in tags})
+        return part.names
 
     def lines(self, part: Tagged) -> Iterable[str]:
         """A word and its tag a line, a blank line after each sentence."""
