@@ -116,6 +116,20 @@ def test_classify_reads_standard_input(runs: Path, tmp_path: Path) -> None:
     assert done.stdout.count("\n") == 3 and done.stdout.split("\n")[1] == ""
 
 
+@pytest.mark.parametrize(("run", "command"), [("classes", "classify"), ("tags", "tag")])
+def test_blocks_of_lines_do_not_show(
+    run: str, command: str, here: Cli, runs: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = here(command, runs / run, file, "--json")
+    monkeypatch.setattr("triptych.cli.lines.BLOCK", 2)
+    parts = here(command, runs / run, file, "--json")
+    assert parts.stderr == whole.stderr
+    for a, b in zip(whole.stdout.split("\n"), parts.stdout.split("\n"), strict=True):
+        assert not a or {k: v for k, v in json.loads(a).items() if "prob" not in k} == {
+            k: v for k, v in json.loads(b).items() if "prob" not in k
+        }
+
+
 # -- tag ---------------------------------------------------------------------------------------------------
 
 

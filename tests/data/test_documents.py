@@ -370,6 +370,8 @@ def test_the_end_is_a_twentieth_by_lines(tmp_path):
     assert test == ["\n" + "\n\n".join(lines[190:])]
     short = read_documents([written(tmp_path, "b.txt", "one\ntwo\nthree")])
     assert [texts(part) for part in short.split(None, None, 1)] == [["one"], ["two"], ["three"]]
+    blank = read_documents([written(tmp_path, "c.txt", "one\ntwo\nthree\n\n\n")])
+    assert [texts(part) for part in blank.split(None, 0, 1)] == [["one\ntwo"], ["three\n\n"], []]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ FAULTS = [
     F("scores are capped with the mask in them", 13, "latent", attend.reference,
       "weights = _softmax(scores, mask, shaping.sink)",
       "weights = _softmax(scores.masked_fill(~mask.seen, -4.0), type(mask)(None), shaping.sink)",
-      also(1, 2, 3, 4, 5, 6, 8, 17, 18)),
+      also(1, 2, 3, 4, 5, 6, 8, 17, 18, 19)),
     F("all layers see what the first sees", 13, "latent", stack.sights,
       'model.sights("decoder" if causal else "encoder")',
       'model.sights("decoder" if causal else "encoder")[:1] * model.depth("decoder")', also(10)),

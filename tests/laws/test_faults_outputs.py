@@ -12,6 +12,7 @@ from parity import test_bert as bert
 from parity import test_t5 as t5
 from plant import plant
 from triptych.config import model as settings
+from triptych.data import masking, running
 from triptych.model import output, stack, transformer
 from triptych.objectives import labels, loss, tokens
 
@@ -59,6 +60,14 @@ FAULTS = [
       "has & (batch.layout.position + 1 >= ahead) if ahead else has", "has"),
     F("one token past a prefix is not learned", 19, "prefix lm", tokens.learned,
       "position + 1 >= ahead", "position >= ahead"),
+    F("documents begin with nothing", 19, "prefix lm", running.PackedData.text,
+      "read[(size.cumsum() - size)[self.begins[sequence]]] = BOS", "pass"),
+    F("documents are not shifted", 19, "prefix lm", running.PackedData.text,
+      "self.store.ids[at + 1]", "self.store.ids[at]"),
+    F("what is hidden is to be said as it is read", 19, "bert", masking.MaskedData.row,
+      "np.where(chosen, ids, IGNORE)", "np.where(chosen, read, IGNORE)"),
+    F("all tokens are learned, hidden or not", 19, "bert", masking.MaskedData.row,
+      "np.where(chosen, ids, IGNORE)", "ids"),
     F("hidden tokens are learned in padding", 19, "bert", tokens.learned,
       "batch.targets != IGNORE", "batch.targets != IGNORE - 1", ANY),
     F("the loss leaves the bias out", 10, "bert", tokens.TokenLoss.read, ", output.bias)", ")"),

@@ -262,7 +262,7 @@ def test_a_prefix_sees_itself() -> None:
     ("data", "form", "words"),
     [
         ({"kind": "prefix", "length": 3}, "encoder", "sees both directions everywhere"),
-        ({"kind": "prefix", "length": 3}, "encoder_decoder", "begins from nothing"),
+        ({"kind": "prefix", "length": 3}, "encoder_decoder", "has no first tokens that are given"),
         (
             [{"kind": "any", "of": [{"kind": "prefix", "length": 3}]}, "everything"],
             "encoder",
@@ -275,7 +275,7 @@ def test_a_prefix_sees_itself() -> None:
         ),
         ({"kind": "any", "of": []}, "decoder", "an empty list says nothing"),
         ({"kind": "all", "of": ["window"]}, "decoder", "needed"),
-        ({"kind": "random", "size": 2, "seed": 2**32}, "decoder", "2³² - 1"),
+        ({"kind": "random", "size": 2, "seed": 2**32}, "decoder", "an integer ≥ 0 and < 4294967296"),
         ({"kind": "blocks", "size": 0}, "decoder", "does not fit"),
     ],
 )

@@ -396,10 +396,12 @@ def test_tiny_images_are_learned(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", GRIDS)
-@pytest.mark.parametrize("heads", [{"count": 2}, {"count": 2, "kv": 1, "dim": 6}])
-def test_classifier_is_accounted(kind: str, heads: dict[str, Any]) -> None:
+@pytest.mark.parametrize("wide", [False, True])
+def test_classifier_is_accounted(kind: str, wide: bool) -> None:
     """Parameters and operations of matrix products, exactly; every parameter has a gradient."""
-    model = _classifier(kind, heads=heads)
+    # As many settings of heads as the kind has use for.
+    own = {"deformable": {"dim": 6}, "gates": {}}.get(kind, {"kv": 1, "dim": 6}) if wide else {}
+    model = _classifier(kind, heads={"count": 2, **own})
     said = model.cost(batch=3)
     assert said.parameters == sum(p.numel() for p in model.parameters())
     with FlopCounterMode(display=False) as counter:

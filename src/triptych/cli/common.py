@@ -231,6 +231,8 @@ def summary(folder: Path, outcome: Outcome) -> None:
         for sample in outcome.test.samples[:6]:
             print(f"  {sample.source}\n    → {sample.hypothesis}\n    = {sample.reference}")
         print(outcome.test.scores.table())
-    print(f"validation perplexity {outcome.valid.perplexity:.3f}; {clock(outcome.seconds)} in all")
+    valid, readout = outcome.valid, outcome.bundle.config.objective.readout
+    how = f"perplexity {valid.perplexity:.3f}" if readout == "vocabulary" else f"loss {valid.mean_nll:.4f}"
+    print(f"validation {how}; {clock(outcome.seconds)} in all")
     following = NEXT[outcome.bundle.config.objective.kind].format(folder)
     print(f"run: {folder}\nreport: {folder / 'report.html'}\nnext: {following}")

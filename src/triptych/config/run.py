@@ -104,6 +104,9 @@ class DataConfig(Settings):
     column: int | None = Field(
         None, description="column of the tags in a CoNLL file, from 1, or from the end: -1 is the last"
     )
+    repair: bool = Field(
+        False, description="make BIO tags that are not balanced so, instead of refusing them"
+    )
     documents: Literal["file", "paragraph", "line"] = Field(
         "file", description="what one document is in a plain text file"
     )

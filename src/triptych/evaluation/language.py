@@ -54,6 +54,44 @@ class LanguageScores:
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
+@dataclass(frozen=True)
+class TokenScores:
+    """How well tokens that were hidden, or taken out, are foretold.
+
+    Attributes:
+        perplexity: a token; only comparable with the same tokens and the same share of them hidden.
+        tokens: that were to be said.
+        notes: what a reader of the scores should know.
+    """
+
+    perplexity: Measure
+    tokens: int
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; null for what is too large for a number."""
+        plain = asdict(self)
+        plain["perplexity"] = {k: None if v == math.inf else v for k, v in plain["perplexity"].items()}
+        return {**plain, "notes": list(self.notes)}
+
+    def table(self) -> str:
+        """For a terminal."""
+        lines = [heading([self.perplexity]), str(self.perplexity), f"{self.tokens:,} tokens"]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+def score_tokens(
+    nll: Sequence[float], tokens: Sequence[int], *, resamples: int = 1000, seed: int = 12345
+) -> TokenScores:
+    """Score N groups of tokens from the sums over each; intervals are over groups.
+
+    Raises:
+        UserError: no tokens, or lists of unequal lengths.
+    """
+    whole = score_language(nll, tokens, tokens, resamples=resamples, seed=seed)
+    return TokenScores(whole.perplexity, whole.tokens, whole.notes)
+
+
 def score_language(
     nll: Sequence[float],
     tokens: Sequence[int],

@@ -25,7 +25,7 @@ from triptych.evaluation import Sample
 from triptych.insight.curves import Point, Series, line_chart, moving
 from triptych.insight.facts import facts, pick
 from triptych.insight.markup import escape, number, span_of_time
-from triptych.insight.pictures import Heatmap, heatmap_svg
+from triptych.insight.pictures import Confusion, Heatmap, confusion_svg, heatmap_svg
 
 __all__ = ["Heatmap", "Sample", "write_report"]
 
@@ -50,7 +50,7 @@ def write_report(
         title: heading of the page.
         config: the run's settings as plain nested values. ``parameters``, a number, may stand beside them.
         metrics: records of ``metrics.jsonl`` in any order; of two alike the later one counts.
-        samples: a few translations of the test set.
+        samples: a few examples of the test set, with what the model made of them.
         scores: ``Scores.to_dict()``, or several of them by name, such as ``{"beam 4": …, "greedy": …}``.
         heatmap: cross-attention over one pair, averaged over the heads.
         notes: what else a reader should know.
@@ -74,7 +74,8 @@ def write_report(
         _section("Training", _curves(records)),
         _section("Scores", _scores(measures)),
         _section("Notes", "".join(f"<li>{escape(n)}</li>" for n in dict.fromkeys(said)), "ul"),
-        _section("Translations", "".join(_sample(s, languages) for s in samples)),
+        _section("Who was taken for whom", _confusion(scores or {})),
+        _section(_named(config), "".join(_sample(s, languages) for s in samples)),
         _section("Cross-attention", _heatmap(heatmap, languages)),
         _section("All settings", _settings(config)),
     ]
@@ -172,7 +173,7 @@ def _notes(scores: dict[str, Any]) -> Iterator[str]:
 
 def _tiles(records: Sequence[Record], measures: Sequence[_Measure]) -> str:
     """The figures one looks for first."""
-    tiles = [_score_tile(m) for m in measures if m.signature][:2]
+    tiles = [_score_tile(m) for m in measures if m.signature or math.isfinite(m.low)][:2]
     valid = [(x, y) for x, y in _points(records, "valid", "nll") if math.isfinite(y)]
     if valid:
         best = min(y for _, y in valid)
@@ -294,6 +295,26 @@ def _sample(sample: Sample, languages: tuple[str, str]) -> str:
         f'<dt>Reference</dt><dd dir="auto"{target}>{escape(sample.reference)}</dd>'
         f'<dt>Output{mark}</dt><dd class="said" dir="auto"{target}>{escape(sample.hypothesis)}</dd></dl>'
     )
+
+
+def _named(config: dict[str, Any]) -> str:
+    """What the samples are."""
+    kind = str(pick(config, "objective.kind") or "translation")
+    return {"translation": "Translations", "causal": "Continuations", "instruction": "Answers"}.get(
+        kind, "Examples"
+    )
+
+
+def _confusion(scores: dict[str, Any]) -> str:
+    """The confusion matrix of scores that have one."""
+    if not scores.get("confusion"):
+        return ""
+    labels = [str(one["label"]) for one in scores["classes"]]
+    picture = confusion_svg(Confusion(labels, scores["confusion"]))
+    caption = (
+        "Rows: the right class. Columns: the class that was said. Stronger colour: a larger share of the row."
+    )
+    return _figure("", f'<div class="scroll">{picture}</div>', caption)
 
 
 def _heatmap(heatmap: Heatmap | None, languages: tuple[str, str]) -> str:

@@ -176,12 +176,12 @@ class Experts(nn.Module):
         device = x_NC.device.type
         if torch.is_autocast_enabled(device):  # before rows are copied, and once
             x_NC = x_NC.to(torch.get_autocast_dtype(device))
-        N, K = routed.chosen.shape
+        N = len(x_NC)
         order, sizes = self.deal(routed)
         token = order % N
-        first: Any = self.experts[0]
-        h_RF = self._maps("inner", x_NC.index_select(0, token), sizes)
-        y_RC = self._maps("outer", first.act(h_RF), sizes)
+        rows = zip(self.experts, torch.split(x_NC.index_select(0, token), sizes), strict=True)
+        # In training an expert without tokens has gradients too: zeros.
+        y_RC = torch.cat([network(own) for network, own in rows if len(own) or self.training or not N])
         gates = routed.gates.t().flatten()[order, None].to(y_RC.dtype)
         return y_RC.new_zeros(N, y_RC.shape[1]).index_add(0, token, y_RC * gates)
 
@@ -195,50 +195,6 @@ class Experts(nn.Module):
             place = torch.arange(N * K, device=order.device) - (load.cumsum(0) - load)[expert[order]]
             order, load = order[place < room], load.clamp(max=room)
         return order, load.tolist()
-
-    def _maps(self, name: str, x_RI: Tensor, sizes: list[int]) -> Tensor:
-        """Each expert's own rows through its map of this name."""
-        maps = [getattr(network, name) for network in self.experts]
-        weights, biases = [m.weight for m in maps], [m.bias for m in maps]
-        y: Tensor = _Maps.apply(x_RI, sizes, *weights, *biases)  # type: ignore[no-untyped-call]
-        return y
-
-
-class _Maps(torch.autograd.Function):
-    """``[R, I]`` → ``[R, O]``: the first ``sizes[0]`` rows through the first of E linear maps, and so on. One
-    function, not one a map: what is done for each map beside its products takes as long as they do."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, sizes: list[int], *maps: Tensor | None) -> Tensor:
-        weights, biases = maps[: len(sizes)], maps[len(sizes) :]
-        own = [w.to(x.dtype) if n else None for w, n in zip(weights, sizes, strict=True)]  # type: ignore[union-attr]
-        y = x.new_empty(len(x), weights[0].shape[0])  # type: ignore[union-attr]
-        with torch.autocast(x.device.type, enabled=False):
-            for x_, y_, w, b in zip(x.split(sizes), y.split(sizes), own, biases, strict=True):
-                if w is not None and b is not None:
-                    torch.addmm(b.to(x.dtype), x_, w.t(), out=y_)
-                elif w is not None:
-                    torch.mm(x_, w.t(), out=y_)
-        ctx.save_for_backward(x, *own)
-        ctx.sizes, ctx.dtype = sizes, weights[0].dtype  # type: ignore[union-attr]
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        x, *own = ctx.saved_tensors
-        sizes, E = ctx.sizes, len(ctx.sizes)
-        gs, xs = grads[0].split(sizes), x.split(sizes)
-        dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
-        for g_, dx_, w in zip(gs, dx.split(sizes) if dx is not None else (), own, strict=dx is not None):
-            if w is not None:
-                torch.mm(g_, w, out=dx_)
-        weights: list[Tensor | None] = [None] * E
-        if ctx.needs_input_grad[2]:  # without rows: zeros
-            weights = [torch.mm(g_.t(), x_).to(ctx.dtype) for g_, x_ in zip(gs, xs, strict=True)]
-        biases: list[Tensor | None] = [None] * E
-        if ctx.needs_input_grad[2 + E]:
-            biases = [g_.sum(0).to(ctx.dtype) for g_ in gs]
-        return dx, None, *weights, *biases
 
 
 def feed_forward(model: ModelConfig, place: Place) -> FeedForward | Experts:

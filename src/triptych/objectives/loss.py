@@ -46,6 +46,11 @@ class Loss:
         return float(self.sum.detach()) / max(self.count, 1)
 
     @property
+    def mean_nll(self) -> float:
+        """Negative log-likelihood a token (or row, or pair), in nats."""
+        return self.nll / max(self.count, 1)
+
+    @property
     def perplexity(self) -> float:
         """exp of the mean negative log-likelihood (infinite when too large for a float)."""
         mean = self.nll / max(self.count, 1)

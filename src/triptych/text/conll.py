@@ -124,7 +124,7 @@ def check_bio(tagged: Tagged) -> None:
         raise UserError(
             f"{tag!r} goes on with a span that has not begun: it stands {before}{more}",
             tagged.place(i, k),
-            f"write 'B-{kind}' where a span begins",
+            f"write 'B-{kind}' where a span begins, or set data.repair=true",
         )
 
 

@@ -49,6 +49,18 @@ class Account:
         return sum(self.parts.values(), Cost())
 
     @property
+    def note(self) -> str:
+        """On what activations depend, if on anything beside sizes."""
+        if isinstance(self.activations, str):
+            return self.activations
+        if not any(self.model.routed(i) for side in self.model.stacks for i in range(self.model.depth(side))):
+            return ""
+        assert self.model.experts is not None
+        if self.model.experts.capacity is None:
+            return "of experts at even load; other loads keep as much in all"
+        return "of experts at even load within their capacity; other loads keep less"
+
+    @property
     def shares(self) -> dict[str, int]:
         """Operations of a forward pass by what they do: attention's products, other products of mixers and of
         cross-attention, feed-forward, the vocabulary."""
@@ -83,7 +95,7 @@ class Account:
                 for name, cost in self.parts.items()
             },
             "activations_bytes": sum(self.activations.values()) if known else None,  # type: ignore[union-attr]
-            "activations_note": "" if known else self.activations,
+            "activations_note": self.note,
             "shares": self.shares,
             "crossover": {s: asdict(c) if c else None for s, c in self.crossovers.items()},
             "attention_weights_bytes": dict(self.written_out),

@@ -7,9 +7,11 @@ storages, each once, that are no weights.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +23,7 @@ from triptych.config import ModelConfig
 from triptych.insight.accounting.sizes import Sizes
 from triptych.layout import Layout
 from triptych.model import EncoderDecoder, Model, build
+from triptych.model.experts import Experts, Routed
 from triptych.model.stack import Stack
 
 LOW = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -41,6 +44,15 @@ class Ordinary(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func.overloadpacket is torch.ops.aten.all:
             self.holds[id(out)] = out  # held, so that its number is not given to another
         return out
+
+
+def even(experts: Experts, routed: Routed) -> tuple[Tensor, list[int]]:
+    """In place of ``Experts.deal``: as many tokens for each expert, or all that it has room for."""
+    choices, E = routed.chosen.numel(), routed.logits.shape[1]
+    room = choices if experts.capacity is None else math.ceil(experts.capacity * choices / E)
+    sizes = [min(choices // E + (e < choices % E), room) for e in range(E)]
+    order = torch.arange(choices)
+    return order[: sum(sizes)].clone() if sum(sizes) < choices else order, sizes
 
 
 @contextmanager
@@ -88,13 +100,17 @@ def kept_for_backward(model: Model, run: Any) -> Counter[str]:
 
 
 def activations(model: ModelConfig, sizes: Sizes) -> dict[str, int] | str:
-    """Bytes kept of one training pass, from ids to logits, by part; or why they cannot be counted."""
+    """Bytes kept of one training pass, from ids to logits, by part, experts evenly loaded; or why they cannot
+    be counted."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     low = LOW.get(sizes.dtype)
     try:
         with FakeTensorMode(), Ordinary():
             built = build(model).train()
+            for module in built.modules():
+                if isinstance(module, Experts):
+                    module.deal = partial(even, module)  # type: ignore[method-assign]
             main = placed(sizes.batch, sizes.target)
             other = placed(sizes.batch, sizes.source) if isinstance(built, EncoderDecoder) else ()
             with torch.autocast("cpu", low, enabled=low is not None):

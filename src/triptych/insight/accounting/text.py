@@ -60,6 +60,7 @@ def table(a: Account) -> str:
         "",
         f"Training: a pass over {rows} {s.target:,} tokens{source}; operations of matrix products",
         *columns(_parts(a)),
+        *([f"  kept for backward: {a.note}"] if a.note else []),
         "",
         "Where the forward pass goes",
         *columns([[name, short(n), share(n, a.total.flops)] for name, n in a.shares.items()]),
@@ -84,7 +85,7 @@ def _parts(a: Account) -> list[list[str]]:
         kept = size(known.get(name, 0)) if known is not None else "?"
         part = share(cost.parameters, whole.parameters)
         rows.append([name, f"{cost.parameters:,}", part, short(cost.flops), short(backward(cost)), kept])
-    kept = size(sum(known.values())) if known is not None else str(a.activations)
+    kept = size(sum(known.values())) if known is not None else "?"
     rows.append(["in all", f"{whole.parameters:,}", "", short(whole.flops), short(backward(whole)), kept])
     return rows
 

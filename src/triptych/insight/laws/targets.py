@@ -11,7 +11,7 @@ from torch import Tensor
 
 from triptych.config import TranslationObjective
 from triptych.data import BOS, EOS, IGNORE, Batch, translation_batch
-from triptych.data.batches import pad
+from triptych.insight.laws.documents import documents
 from triptych.insight.laws.registry import law
 from triptych.insight.laws.subject import SIDES, Subject
 from triptych.insight.laws.verdict import SINGLE, Compared, Skip, close, true
@@ -34,7 +34,9 @@ def targets(s: Subject) -> Iterator[Compared | str]:
     if not s.config.says_words:
         raise Skip(f"a model whose output is {s.config.output.kind} says no words: nothing is shifted")
     if s.config.form != "encoder_decoder":
-        yield from of_one_stack(s)
+        batch, count, seen = documents(s)
+        yield from seen
+        yield from losses(s, batch, count, "documents" if s.config.form == "decoder" else "hidden tokens")
         return
     rows = s.rows(4)
     rows.main[2] = []  # an empty sentence is a sentence: its target is the end
@@ -43,28 +45,6 @@ def targets(s: Subject) -> Iterator[Compared | str]:
         yield from shifted(batch, rows.source, rows.main, side)
         yield from losses(s, batch, sum(len(row) + 1 for row in rows.main), f"padded on the {side}")
     yield from oracle(rows.source)
-
-
-def of_one_stack(s: Subject) -> Iterator[Compared | str]:
-    """A decoder's documents, whose tokens are to be said but for those within a prefix that is seen whole; an
-    encoder's, of which each third token was hidden."""
-    rows = s.rows(4)
-    for side in SIDES:
-        if s.config.form == "decoder":
-            (ids, layout), (said, _) = (
-                pad([[BOS, *row] for row in rows.main], side),
-                pad([[*row, EOS] for row in rows.main], side, IGNORE),
-            )
-            count = sum(len(row) + 1 - max(0, s.ahead - 1) for row in rows.main)
-            name = f"documents padded on the {side}"
-        else:
-            (ids, layout), (said, _) = pad(rows.main, side), pad(rows.main, side, IGNORE)
-            hidden = layout.position % 3 == 0
-            said, ids = said.masked_fill(~hidden, IGNORE), torch.where(hidden, (ids + 1) % s.V, ids)
-            count = sum(len(row[::3]) for row in rows.main)
-            name = f"hidden tokens of rows padded on the {side}"
-        batch = Batch(ids, layout, said, tuple(range(4)), types=s.types(ids))
-        yield from losses(s, batch, count, name)
 
 
 def shifted(batch: Batch, source: list[list[int]], main: list[list[int]], side: str) -> Iterator[Compared]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -21,6 +22,7 @@ from triptych.evaluation.classes import score_classes
 from triptych.evaluation.entities import score_tags
 from triptych.evaluation.retrieval import evaluate_pairs
 from triptych.text import Pairs, Tokenizer, read_pairs, write_lines_atomic
+from triptych.text.bio import is_bio, repaired
 from triptych.text.conll import Tagged, check_bio, read_conll
 from triptych.text.labelled import Labelled, read_labelled
 from triptych.training.tasks.base import MINIMUM, Corpus, Say, Task, most_ids
@@ -63,6 +65,7 @@ class LabelledTask(Task[E], Generic[E]):
     def load(self, config: RunConfig, say: Say) -> Corpus[E]:
         """Read and split."""
         whole = self.given(config, config.data.train)
+        config = self.read_alike(config, whole)
         if len(whole) < MINIMUM:
             what = f"{len(whole)} {self.noun}, and training needs at least {MINIMUM}"
             raise UserError(what, config.data.train[0], f"add {self.noun}")
@@ -86,6 +89,10 @@ class LabelledTask(Task[E], Generic[E]):
         facts = {self.noun: sizes, "labels": names, "texts_each": max(map(len, self.alike(train)))}
         return Corpus(train, valid, test, len(train), size, digest, tuple(notes), facts)
 
+    def read_alike(self, config: RunConfig, part: E) -> RunConfig:
+        """The configuration that reads other files as this part was read."""
+        return config
+
     def symbols(self, config: RunConfig, corpus: Corpus[E]) -> tuple[str, ...]:
         """What encoders read beside text."""
         return ENCODER if config.model.form == "encoder" else ()
@@ -100,7 +107,8 @@ class LabelledTask(Task[E], Generic[E]):
             output["count"] = len(names)
         if isinstance(config.objective, ClassifyObjective | EmbedObjective):
             output["pool"] = config.objective.pool
-        return {"model": {"output": output}}
+        fields = self.read_alike(config, corpus.train).data.fields
+        return {"model": {"output": output}, "data": {"fields": fields}}
 
     def fitting(self, config: RunConfig, part: E, sizes: Sequence[int], name: str, say: Say) -> list[int]:
         """The examples that are short enough; the others are said by number and place."""
@@ -148,6 +156,11 @@ class ClassifyTask(LabelledTask[Labelled]):
     def given(self, config: RunConfig, files: Sequence[str]) -> Labelled:
         """Files of texts with labels."""
         return read_labelled([Path(f) for f in files], config.data.fields)
+
+    def read_alike(self, config: RunConfig, part: Labelled) -> RunConfig:
+        """By the same columns or keys."""
+        data = config.data.model_copy(update={"fields": part.fields})
+        return config.model_copy(update={"data": data})
 
     def texts(self, part: Labelled) -> Iterable[str]:
         """Text by text."""
@@ -199,8 +212,10 @@ class TagTask(LabelledTask[Tagged]):
     file: ClassVar[str] = "test.conll"
 
     def given(self, config: RunConfig, files: Sequence[str]) -> Tagged:
-        """CoNLL files; tags that mark spans must be balanced."""
+        """CoNLL files; tags that mark spans must be balanced, or are mended where ``data.repair`` says so."""
         found = read_conll([Path(f) for f in files], config.data.column)
+        if config.data.repair and is_bio(set(found.names)):
+            found = replace(found, tags=[repaired(tags) for tags in found.tags])
         check_bio(found)
         return found
 

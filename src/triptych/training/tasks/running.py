@@ -26,7 +26,7 @@ from triptych.data.store import TokenStore
 from triptych.engine import Bundle, autocast
 from triptych.errors import UserError
 from triptych.evaluation import Result, Sample
-from triptych.evaluation.language import LanguageScores, score_language
+from triptych.evaluation.language import LanguageScores, TokenScores, score_language, score_tokens
 from triptych.objectives import Loss, objective
 from triptych.text import Tokenizer, write_lines_atomic
 from triptych.text.documents import Documents, encode_documents, read_documents
@@ -113,7 +113,7 @@ class RunningTask(Task[Documents]):
         return read(config, files)
 
     def evaluate(self, bundle: Bundle, part: Documents, say: Say, precision: str = "fp32") -> Result:
-        """Perplexity a token and a byte, bits a byte."""
+        """Perplexity, on a file of ids that goes afterwards."""
         folder = bundle.folder
         assert folder is not None
         path = folder / "data" / ".evaluated.ids"
@@ -123,7 +123,11 @@ class RunningTask(Task[Documents]):
             losses = list(batch_losses(bundle, data, precision))
         finally:
             path.unlink(missing_ok=True)
-        return Result(scored(losses, measured(part, hashlib.sha256()).bytes), self.samples(bundle, part))
+        return Result(self.scores(losses, part), self.samples(bundle, part))
+
+    def scores(self, losses: Sequence[Loss], part: Documents) -> LanguageScores | TokenScores:
+        """Of the tokens that were hidden or taken out."""
+        return score_tokens([loss.nll for loss in losses], [loss.count for loss in losses])
 
     def samples(self, bundle: Bundle, part: Documents) -> list[Sample]:
         """A few outputs, beside what stood there."""
@@ -132,6 +136,10 @@ class RunningTask(Task[Documents]):
 
 class CausalTask(RunningTask):
     """Language models (``objective.kind: causal``)."""
+
+    def scores(self, losses: Sequence[Loss], part: Documents) -> LanguageScores:
+        """Of all tokens, and of all bytes."""
+        return scored(losses, measured(part, hashlib.sha256()).bytes)
 
     def rows(self, config: RunConfig, store: TokenStore, tokenizer: Tokenizer) -> Dataset:
         """Whole documents side by side, or one stream."""
