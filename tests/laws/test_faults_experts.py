@@ -44,7 +44,7 @@ FAULTS = [
       "model.routed(place.layer)", "model.routed(1)"),
     F("the factorised output has a map of its own", 7, "experts", embedding.Factorised.back,
       "if tied:", "if False:", also(17)),
-    F("capacity acts in evaluation", 3, "switch", experts.Experts.mix,
+    F("capacity acts in evaluation", 3, "switch", experts.Experts.deal,
       "self.capacity is not None and self.training", "self.capacity is not None", ANY),
     F("rows go back to other tokens", 1, "switch", experts.Experts.mix,
       "index_add(0, token, y_RC", "index_add(0, token.sort().values, y_RC", ANY),

@@ -216,7 +216,7 @@ NEXT = {
     "causal": "triptych generate {}",
     "instruction": "triptych generate {}",
     "masked": 'triptych fill {} "… [MASK] …"',
-    "denoise": "triptych translate {}",
+    "denoise": "triptych train FILE… --init {}",
     "classify": "triptych classify {}",
     "tag": "triptych tag {}",
     "embed": 'triptych search {} FILE "query"',

@@ -153,6 +153,8 @@ class Bundle:
 
 def command(config: RunConfig) -> str:
     """The command that a run of these settings is for."""
+    if config.objective.kind == "denoise":
+        return "train FILE… --init"  # what was learned is to be built upon
     by_output = {"classes": "classify", "tags": "tag", "vector": "embed"}
     by_form = {"encoder_decoder": "translate", "decoder": "generate", "encoder": "fill"}
     return by_output.get(config.model.output.kind, by_form[config.model.form])

@@ -125,6 +125,8 @@ class Translator:
             raise UserError(
                 f"the model knows {known} positions", "decoding.max_length", f"use at most {known - 1}"
             )
+        if settings.stop:
+            raise UserError("a translation has no stop texts", "decoding.stop", "leave it empty")
 
     def _fits(self, text: str) -> bool:
         # A token is at most a character or a byte of it: most lines need no counting.

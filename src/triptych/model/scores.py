@@ -98,6 +98,5 @@ class Additive(Score):
         # Queries and keys may come in a wider type than the model's: scores are computed in fp32 at least.
         W, U, v_HD = (x.to(q_BHTD.dtype) for x in (self.query.weight, self.key.weight, self.v))
         joined = F.linear(q_BHTD, W)[:, :, :, None] + F.linear(k_BHSD, U)[:, :, None]
-        v_HD1 = v_HD[:, None, :, None]
-        scores: Tensor = (joined.tanh() @ v_HD1).squeeze(-1)
+        scores: Tensor = (joined.tanh() @ v_HD[:, None, :, None]).squeeze(-1)
         return scores

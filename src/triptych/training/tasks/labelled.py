@@ -86,7 +86,7 @@ class LabelledTask(Task[E], Generic[E]):
         size = sum(len(text.encode("utf-8", "surrogatepass")) for text in self.texts(train))
         digest = texts_digest([*self.lines(train), *self.lines(valid)])
         sizes = {"training": len(train), "validation": len(valid), "test": _size(test)}
-        facts = {self.noun: sizes, "labels": names, "texts_each": max(map(len, self.alike(train)))}
+        facts = {self.noun: sizes, "labels": names, "texts_each": self.each(train)}
         return Corpus(train, valid, test, len(train), size, digest, tuple(notes), facts)
 
     def read_alike(self, config: RunConfig, part: E) -> RunConfig:
@@ -108,12 +108,19 @@ class LabelledTask(Task[E], Generic[E]):
         if isinstance(config.objective, ClassifyObjective | EmbedObjective):
             output["pool"] = config.objective.pool
         fields = self.read_alike(config, corpus.train).data.fields
-        return {"model": {"output": output}, "data": {"fields": fields}}
+        model: dict[str, Any] = {"output": output}
+        if self.each(corpus.train) == 2 and config.model.form == "encoder":
+            model["types"] = max(2, config.model.types)  # which text a token is of
+        return {"model": model, "data": {"fields": fields}}
+
+    def each(self, part: E) -> int:
+        """Texts that are read together: one, or two."""
+        return 1
 
     def fitting(self, config: RunConfig, part: E, sizes: Sequence[int], name: str, say: Say) -> list[int]:
         """The examples that are short enough; the others are said by number and place."""
         limits = {"data.max_length": config.data.max_length, "data.tokens": config.data.tokens}
-        limits["model.position.max"] = most_ids(config)
+        limits["model.position.max"] = most_ids(config) - self.each(part)  # each text has an end of its own
         key = min(limits, key=lambda name: limits[name])
         kept = [i for i, size in enumerate(sizes) if size <= limits[key]]
         if len(kept) < len(sizes):
@@ -127,10 +134,6 @@ class LabelledTask(Task[E], Generic[E]):
                 f"none of the {name} {self.noun} is at most {limits[key]} tokens long", key, "raise it"
             )
         return kept
-
-    def settled(self, config: RunConfig, train: Dataset, valid: Dataset) -> dict[str, Any]:
-        """Nothing longer was learned from."""
-        return {"data": {"max_length": max(train.longest, valid.longest) - 2}}
 
     def keep(self, config: RunConfig, corpus: Corpus[E], folder: Path) -> None:
         """The names, and the test examples in a form that ``given`` reads."""
@@ -161,6 +164,10 @@ class ClassifyTask(LabelledTask[Labelled]):
         """By the same columns or keys."""
         data = config.data.model_copy(update={"fields": part.fields})
         return config.model_copy(update={"data": data})
+
+    def each(self, part: Labelled) -> int:
+        """Texts of an example."""
+        return len(part.texts[0])
 
     def texts(self, part: Labelled) -> Iterable[str]:
         """Text by text."""
