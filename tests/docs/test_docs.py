@@ -55,7 +55,7 @@ SHORTER = (
 )
 TINY = (
     "model.dim=32", "model.layers=1", "model.encoder_layers=1", "model.decoder_layers=1",
-    "model.heads.count=2", "model.ffn.dim=64", "text.tokenizer.size=300", "text.tokenizer.shrink=true",
+    "model.heads.count=2", "model.ffn.dim=64", "text.tokenizer.size=420", "text.tokenizer.shrink=true",
     "data.tokens=512", "training.schedule.peak=1e-2", "training.schedule.warmup=10",
 )  # fmt: skip
 SMALL = ("model.vocab=60", "model.dim=32", "model.heads.count=2")
@@ -152,6 +152,12 @@ def furnish(home: Path) -> None:
     write("questions.txt", ["I see two cats.\tich sehe zwei Katzen.", "\t"])
     write("entities.conll", [x for s, _ in rows for x in (*tagged(s), "")])
     write("plain.conll", ["two", "cats", "", "books"])
+    write("stories.txt", [line for s, t in rows[:60] for line in (s, f"{s} {t}", "")])
+    asked = [{"instruction": f"Say it in German: {s}", "input": "", "output": t} for s, t in rows]
+    write("assistant.jsonl", [json.dumps(one, ensure_ascii=False) for one in asked])
+    write("articles.tsv", [f"{' '.join(s for s, _ in rows[i : i + 8])}\t{rows[i][0]}" for i in range(100)])
+    write("prompts.txt", ["I see", "", "we have two"])
+    write("masked.txt", ["I [MASK] two cats.", "we have [MASK] [MASK]."])
     write("input.txt", ["I see two cats.", "", "we have seven books."])
     write("long.txt", ["I see two cats.", " ".join(s for s, _ in rows)])
     for page in PAGES:
@@ -346,6 +352,10 @@ def test_activate() -> None:
 def test_python(page: Path, home: Path) -> None:
     """All blocks of a page as one program, in a process of its own: a page may register a new part."""
     text = "\n".join(block.text for block in blocks(page, "python"))
+    for line in commands(page):  # what the program opens
+        out = re.search(r"triptych train .*--out (\S+)", line)
+        if out and f'"{out[1]}"' in text and not (home / out[1]).exists():
+            assert run_line(shorter(line), home).code == 0, line
     wanted = re.findall(r"  # → (.*)$", text, re.MULTILINE)
     # Only what is announced is compared: each such print says so itself.
     marked = re.sub(r"^(\s*)print\((.*)\)  # → .*$", r"\1print('→', \2)", text, flags=re.MULTILINE)

@@ -77,12 +77,12 @@ FAULTS = [
       "output.inner(hidden_NC)", "output.reduce(hidden_NC)", also(10)),
     F("next sentences are not learned", 10, "bert", labels.NextSentenceLoss.read,
       "self.weight * chosen", "0 * chosen"),
-    F("a head has no dropout of its own", 10, "tags", output.Tags.forward,
+    F("a head teaches the layers nothing", 10, "tags", output.Head.forward,
       "self.map(self.dropout(hidden))", "self.map(hidden.detach())"),
-    F("classes begin far apart", 11, "first", output.Tags.__init__, "std=0.02", "std=2.0"),
-    F("a pooler costs nothing", 17, "first", output.Classes.cost, "* settings.pooler", "* 0"),
-    F("classes are counted once a token", 17, "first", output.Classes.cost,
-      "(batch, model.dim, settings.count", "(batch * length, model.dim, settings.count"),
+    F("classes begin far apart", 11, "first", output.Head.__init__, "std=0.02", "std=2.0"),
+    F("a pooler costs nothing", 17, "first", output.Head.cost, "return pooler +", "return"),
+    F("classes are counted once a token", 17, "first", output.Head.cost,
+      "1 if settings.whole else length", "length"),
     F("the map before the vocabulary is counted once a row", 17, "bert", output.Vocabulary.cost,
       "linear_cost(batch * length,", "linear_cost(batch,"),
     F("the norm of embeddings is not counted", 17, "bert", stack.stack_costs, "+ model.embedding_norm", ""),
@@ -110,10 +110,10 @@ def test_without_fault_all_hold(config: str) -> None:
 Case = tuple[Callable[..., Any], str, str, Callable[[], None]]
 UNKNOWN_TO_LAWS: dict[str, Case] = {
     "a pooler has no tanh": (
-        output.Classes.forward, ".tanh()", "", lambda: bert.test_sequence_classification("right")
+        output.Head.forward, ".tanh()", "", lambda: bert.test_sequence_classification("right")
     ),
     "next sentences are read off the last token": (
-        output.Vocabulary.__init__, "Classes(PAIR, ", 'Classes(PAIR.model_copy(update={"pool": "last"}), ',
+        output.Vocabulary.__init__, "Head(PAIR, ", 'Head(PAIR.model_copy(update={"pool": "last"}), ',
         bert.test_next_sentence_alone,
     ),
     "the norm before the vocabulary stands before its map": (

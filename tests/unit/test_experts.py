@@ -161,7 +161,7 @@ def test_biases_are_saved_and_restored(tmp_path: Path) -> None:
             "2 or more",
         ),
         ({"count": 4, "every": 7}, "model.experts.every", "6 or less"),
-        ({"count": 1}, "model.experts.count", "2 or more"),
+        ({"count": 1}, "model.experts.count", "≥ 2"),
         ({"capacity": 0}, "model.experts.capacity", ""),
         ({"router": "hash"}, "model.experts.router.kind", "sigmoid"),
         ({"router": {"kind": "softmax", "scale": 2}}, "model.experts.router.scale", ""),

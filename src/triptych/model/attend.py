@@ -213,7 +213,7 @@ class _Short(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, weights = ctx.saved_tensors
-        B, G, R, T, S = ctx.shape
+        _, G, R, T, S = ctx.shape
         g, v_DS = grads[0], v.transpose(1, 2)
         dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
         dbias = q.new_zeros(ctx.bias) if ctx.bias is not None else None

@@ -60,7 +60,7 @@ class Vocabulary(nn.Linear):
         self.transform = Transform(settings.transform, model) if settings.transform != "none" else None
         self.scale = model.dim**-0.5 if settings.scale else 1.0
         if settings.next_sentence:
-            self.pair = Classes(PAIR, model, embedding)
+            self.pair = Head(PAIR, model)
 
     @classmethod
     def cost(cls, settings: parts.VocabularyOutput, model: ModelConfig, batch: int, length: int) -> Cost:
@@ -69,7 +69,7 @@ class Vocabulary(nn.Linear):
         total += Cost(settings.bias * model.vocab - model.tied * total.parameters)
         if settings.transform != "none":
             total += linear_cost(batch * length, model.dim, model.dim, bias=True) + norm_cost(model)
-        return total + Classes.cost(PAIR, model, 0, 0) * settings.next_sentence
+        return total + Head.cost(PAIR, model, 0, 0) * settings.next_sentence
 
     def inner(self, hidden: Tensor) -> Tensor:
         """``[…, C]`` → ``[…, E]``: what the weights are multiplied with."""
@@ -83,68 +83,44 @@ class Vocabulary(nn.Linear):
 
 
 @carries_out(parts.TagsOutput)
-class Tags(nn.Module):
-    """``map(dropout(h))`` of tokens (Devlin et al. 2019, section 5.3): K scores that begin near 0."""
-
-    def __init__(self, settings: parts.CountedOutput, model: ModelConfig, embedding: Embedding) -> None:
-        super().__init__()
-        if not settings.count:
-            raise UserError("nothing says how many there are", "model.output.count", "give their number")
-        self.dropout, self.map = Dropout(model.dropout), nn.Linear(model.dim, settings.count)
-        nn.init.normal_(self.map.weight, std=0.02)
-        nn.init.zeros_(self.map.bias)
-
-    @classmethod
-    def cost(cls, settings: Any, model: ModelConfig, batch: int, length: int) -> Cost:
-        """A map of each token."""
-        return linear_cost(batch * length, model.dim, settings.count, bias=True)
-
-    def forward(self, hidden: Tensor, layout: Layout | None = None) -> Tensor:
-        """``[…, C]`` → ``[…, K]``."""
-        y: Tensor = self.map(self.dropout(hidden))
-        return y
-
-
 @carries_out(parts.ClassesOutput)
-class Classes(Tags):
-    """The same of rows' pooled hidden states, or of ``tanh(map(h))`` of these (section 4.1 there)."""
+@carries_out(parts.VectorOutput)
+class Head(nn.Module):
+    """What is not of words: ``map(dropout(tanh(pooler(pool(h)))))``, each step where the settings have it. A
+    map's scores begin near 0."""
 
-    def __init__(self, settings: parts.ClassesOutput, model: ModelConfig, embedding: Embedding) -> None:
-        super().__init__(settings, model, embedding)
-        self.how = model.pool if settings.pool == "auto" else settings.pool
-        self.pooler = nn.Linear(model.dim, model.dim) if settings.pooler else None
-        if self.pooler is not None:
-            fresh(self.pooler)
+    def __init__(self, settings: Any, model: ModelConfig, embedding: Embedding | None = None) -> None:
+        super().__init__()
+        count, auto = getattr(settings, "count", None), getattr(settings, "pool", None) == "auto"
+        if count == 0:
+            raise UserError("nothing says how many there are", "model.output.count", "give their number")
+        self.how = model.pool if auto else getattr(settings, "pool", None)
+        self.pooler = nn.Linear(model.dim, model.dim) if getattr(settings, "pooler", False) else None
+        self.dropout, self.map = Dropout(model.dropout), nn.Linear(model.dim, count) if count else None
+        for map in (self.pooler, self.map):
+            if map is not None:
+                fresh(map)
+        if self.map is not None:
+            nn.init.normal_(self.map.weight, std=0.02)
 
     @classmethod
     def cost(cls, settings: Any, model: ModelConfig, batch: int, length: int) -> Cost:
-        """Maps of each row."""
-        first: Cost = linear_cost(batch, model.dim, model.dim, bias=True) * settings.pooler
-        return first + linear_cost(batch, model.dim, settings.count, bias=True)
+        """Maps of each row, or of each token."""
+        many, count = batch * (1 if settings.whole else length), getattr(settings, "count", 0)
+        pooler = (
+            linear_cost(many, model.dim, model.dim, bias=True)
+            if getattr(settings, "pooler", False)
+            else Cost()
+        )
+        return pooler + linear_cost(many, model.dim, count, bias=True)
 
     def forward(self, hidden: Tensor, layout: Layout | None = None) -> Tensor:
-        """``[B, T, C]`` → ``[B, K]``."""
-        assert layout is not None
-        h_BC = pooled(self.how, hidden, layout)
-        return super().forward(h_BC if self.pooler is None else self.pooler(h_BC).tanh())
-
-
-@carries_out(parts.VectorOutput)
-class Vector(nn.Module):
-    """A row's pooled hidden states (Reimers and Gurevych 2019, section 3)."""
-
-    def __init__(self, settings: parts.VectorOutput, model: ModelConfig, embedding: Embedding) -> None:
-        super().__init__()
-        self.how = model.pool
-
-    @classmethod
-    def cost(cls, settings: parts.VectorOutput, model: ModelConfig, batch: int, length: int) -> Cost:
-        """None."""
-        return Cost()
-
-    def forward(self, hidden: Tensor, layout: Layout) -> Tensor:
-        """``[B, T, C]`` → ``[B, C]``."""
-        return pooled(self.how, hidden, layout)
+        """``[B, T, C]`` → ``[B, K]`` or ``[B, C]`` of rows, ``[…, C]`` → ``[…, K]`` of tokens."""
+        if self.how is not None:
+            assert layout is not None
+            hidden = pooled(self.how, hidden, layout)
+        hidden = hidden if self.pooler is None else self.pooler(hidden).tanh()
+        return hidden if self.map is None else self.map(self.dropout(hidden))
 
 
 def pooled(how: str, hidden_BTC: Tensor, layout: Layout) -> Tensor:
