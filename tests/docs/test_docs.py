@@ -279,7 +279,7 @@ def test_readme_commands(trained: tuple[Path, dict[str, Done]]) -> None:
     home, found = trained
     lines = (home / "output.txt").read_text(encoding="utf-8").split("\n")
     assert len(lines) == 4 and lines[1] == lines[3] == ""  # three lines in, three lines out
-    assert {c.split()[1] for c in found} == {"train", "translate", "evaluate", "verify"}
+    assert {"train", "translate", "evaluate", "verify", "generate", "classify"} == {c.split()[1] for c in found}
     assert all((home / c.split()[2]).is_dir() for c in found if c.split()[1] != "train")
 
 
