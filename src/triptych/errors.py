@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class UserError(ValueError):
     """Wrong use: bad input, an impossible setting, a file that is not what it should be.
@@ -21,3 +24,9 @@ class UserError(ValueError):
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
         return f"{place}{self.what}" + (f"\n  → {self.mend}" if self.mend else "")
+
+
+def nearest(word: str, known: Iterable[str], n: int = 1, cutoff: float = 0.6) -> list[str]:
+    """Those of the ``known`` words that are most like a word, in whatever case; the likest first."""
+    spelt = {one.lower(): one for one in known}
+    return [spelt[close] for close in difflib.get_close_matches(word.lower(), spelt, n, cutoff)]

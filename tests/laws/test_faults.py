@@ -164,7 +164,7 @@ FAULTS = [
     F("positions learn nothing", 10, "encoder", absolute.Learned.embed,
       "self.table(position)", "self.table(position).detach()"),
     F("the output map is drawn too large", 11, "beams", output.Vocabulary.__init__,
-      "std=E**-0.5", "std=1.0"),
+      "std=E**-0.5 / self.scale", "std=1.0"),
     F("the tied table is drawn too large", 11, "decoder", embedding.Table.__init__,
       "model.dim**-0.5 if", "1.0 if"),
     F("gradients point the wrong way", 12, "translator", loss._Smoothed.backward,

@@ -76,7 +76,7 @@ AXES: dict[str, list[Any]] = {
     "tie": ["none", "source", "decoder", "all"],
     "embedding": every(parts.Embedding),
     "entry": [{}, {"embedding_norm": True}, {"embedding_norm": True, "types": 2}],
-    "output": [*every(parts.Output), {"kind": "vocabulary", "transform": "gelu", "scale": True}],
+    "output": [*every(parts.Output), {"kind": "vocabulary", "transform": "gelu"}],
     "experts": [
         None,
         {"count": 4, "router": "top_softmax"},
@@ -109,7 +109,8 @@ def output(row: Row) -> dict[str, Any]:
     chosen, pool = row["output"], {"pool": {1: "auto", 2: "max", "uneven": "mean"}[row["depth"]]}
     if chosen["kind"] == "vocabulary":
         pairs = "transform" in chosen and row["form"] == "encoder"
-        return chosen | ({"bias": row["bias"], "next_sentence": pairs} if "transform" in chosen else {})
+        more = {"bias": row["bias"], "next_sentence": pairs, "scale": not row["scale_embedding"]}
+        return chosen | (more if "transform" in chosen else {})
     pooler = {"pooler": row["bias"]} if chosen["kind"] == "classes" else {}
     return chosen | pooler | (pool if chosen["kind"] != "tags" else {})
 

@@ -90,13 +90,13 @@ def test_factorised_is_alberts() -> None:
     torch.testing.assert_close(ours(ids), want)
 
 
-@pytest.mark.parametrize("tie", ["none", "decoder", "all"])
+@pytest.mark.parametrize("tie", ["none", "source", "decoder", "all"])
 def test_what_is_tied_is_one(tie: str) -> None:
     model: Any = build(_model("encoder_decoder", tie, {"kind": "factorised", "dim": E}), seed=1)
-    tied = tie != "none"
+    tied = tie in ("decoder", "all")
     assert (model.output.weight is model.target_embedding.weight) == tied
     assert (model.output.reduce.weight is model.target_embedding.expand.weight) == tied
-    assert (model.source_embedding is model.target_embedding) == (tie == "all")
+    assert (model.source_embedding is model.target_embedding) == (tie in ("source", "all"))
 
 
 @pytest.mark.parametrize("scaled", [True, False])
@@ -110,15 +110,19 @@ def test_factorised_has_a_tables_scale(scaled: bool, width: int) -> None:
         model = ModelConfig.parse({**settings, **more})
         return part_of(model.embedding)(model.embedding, model)
 
+    def said(table: Any, tie: str = "none") -> Any:
+        model = ModelConfig.parse({**settings, "embedding": {"kind": "factorised", "dim": width}, "tie": tie})
+        return part_of(model.output)(model.output, model, table)
+
     torch.manual_seed(0)
     ids = torch.arange(4000)
     table, factored = made(), made(embedding={"kind": "factorised", "dim": width})
     assert isinstance(table, Table) and isinstance(factored, Factorised)
     assert factored(ids).std().item() / table(ids).std().item() == pytest.approx(1, abs=0.1)
-    out = factored.output(tied=False)(torch.randn(50, 256)).std().item()
+    out = said(factored)(torch.randn(50, 256)).std().item()
     assert out == pytest.approx(1, abs=0.1)
     if scaled:
         tied = made(embedding={"kind": "factorised", "dim": width}, tie="all")
         read = tied(ids[:2000])
-        other = tied.output(tied=True)(read / read.std())[:, 2000:]  # of other words
+        other = said(tied, tie="all")(read / read.std())[:, 2000:]  # of other words
         assert other.std().item() == pytest.approx(1, abs=0.1)

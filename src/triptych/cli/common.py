@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
@@ -10,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from triptych.errors import UserError
+from triptych.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from triptych.config import ModelConfig, RunConfig
@@ -69,15 +68,18 @@ def _nearest(path: Path, presets: list[str]) -> str:
         files = [str(p) for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml") or p.is_dir()]
     except OSError:
         files = []
-    close = difflib.get_close_matches(str(path), [*presets, *sorted(files)], n=3)
+    close = nearest(str(path), [*presets, *sorted(files)], n=3)
     said = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
     return f"{said}known presets: {', '.join(presets)}"
 
 
 def with_vocabulary(config: RunConfig) -> ModelConfig:
-    """The model's settings; where the tokenizer would decide on the vocabulary, it is what is asked of it."""
-    vocab = config.model.vocab or config.text.tokenizer.size
-    return config.model.model_copy(update={"vocab": vocab})
+    """The model's settings; where the tokenizer would decide on the vocabulary, it is what is asked of it,
+    and where the data would decide on classes or tags, they are two."""
+    vocab, output = config.model.vocab or config.text.tokenizer.size, config.model.output
+    if getattr(output, "count", None) == 0:
+        output = output.model_copy(update={"count": 2})
+    return config.model.model_copy(update={"vocab": vocab, "output": output})
 
 
 def free_folder(wanted: Path) -> Path:

@@ -25,10 +25,12 @@ def inspect(
 ) -> None:
     """Account for a model: parameters, operations forward and backward, memory, with a cache and without.
 
-    Figures are from formulas; the model is not built.
+    Figures are from formulas; what is kept for the backward pass is counted on tensors without values.
     """
     model = with_vocabulary(configuration(what)[0])
     from triptych.insight.accounting import account, sizes, table
+    from triptych.training.machine import prefer_fast_fp32
 
+    prefer_fast_fp32()  # as training does: what attention keeps hangs on it
     figures = account(model, sizes(model, batch, target, source, generate, dtype))
     print(json.dumps(figures.to_dict(), ensure_ascii=False) if as_json else table(figures))

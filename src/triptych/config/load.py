@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ import yaml
 from triptych.config.presets import PRESETS
 from triptych.config.run import RunConfig
 from triptych.config.settings import suggest
-from triptych.errors import UserError
+from triptych.errors import UserError, nearest
 
 
 class _Loader(yaml.SafeLoader):
@@ -60,6 +59,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise UserError(f"cannot be read: {error.strerror}", str(path)) from None
     except RecursionError:
         raise UserError("nested too deep to be read", str(path), "see `triptych config`") from None
+    except ValueError as error:
+        raise UserError(f"a value that cannot be read: {error}", str(path), "put it in quotes") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
@@ -74,7 +75,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def preset(name: str) -> dict[str, Any]:
     """The plain data of a preset. Raises UserError naming the nearest."""
     if name not in PRESETS:
-        close = difflib.get_close_matches(name, PRESETS, n=1)
+        close = nearest(name, PRESETS)
         said = f"did you mean {close[0]!r}? " if close else ""
         raise UserError(f"there is no preset {name!r}", "--preset", f"{said}known: {', '.join(PRESETS)}")
     return copy.deepcopy(PRESETS[name])
@@ -91,7 +92,7 @@ def override(data: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]
             value = _read(text)
         except RecursionError:
             raise UserError("the value is nested too deep to be read", key, "see `triptych config`") from None
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError):  # ValueError: a date there is not, a number of 5,000 digits
             value = text
         put(out, key.split("."), value, key)
     return out
@@ -165,7 +166,7 @@ def _parse(data: dict[str, Any]) -> RunConfig:
 
 def _section_meant(name: str, given: Any) -> str:
     """What a user may have meant by an unknown section with these keys: the nearest that has the first."""
-    close = difflib.get_close_matches(name, RunConfig.model_fields, n=1)
+    close = nearest(name, RunConfig.model_fields)
     for key in given if isinstance(given, dict) and close else ():
         if key in type(getattr(RunConfig(), close[0])).model_fields:
             return f"did you mean {close[0]}.{key}?"

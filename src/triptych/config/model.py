@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
 from triptych.config import parts
 from triptych.config.rules import RULES
@@ -32,8 +32,11 @@ class Attention(Settings):
     score: Annotated[SerializeAsAny[parts.Score], part(parts.Score, "scaled_dot")] = parts.ScaledDot()
     visible: Sights = parts.SeeEverything()
     dropout: NonNegativeFloat = Field(0.0, lt=1, description="a share from 0 up to, not including, 1")
-    softcap: PositiveFloat | None = Field(
-        None, description="scores s become cap · tanh(s / cap) (Gemma Team 2024, section 2)"
+    softcap: float | None = Field(
+        None,
+        ge=0.1,
+        le=10000,
+        description="scores s become cap · tanh(s / cap) (Gemma Team 2024, section 2)",
     )
     sinks: bool = Field(
         False,
@@ -130,6 +133,24 @@ class ModelConfig(Settings):
         """The mixer of each layer of a stack."""
         own = self.encoder_mixer if side == "encoder" else self.decoder_mixer
         return _repeat(own or self.mixer, self.depth(side))
+
+    def mixer_key(self, side: Side) -> str:
+        """The key that says what mixes in a stack."""
+        return "model.mixer" if getattr(self, f"{side}_mixer") is None else f"model.{side}_mixer"
+
+    def limits(self, *sides: Side) -> dict[str, int]:
+        """Where it says how many tokens a sequence may have, and what it says: of some stacks, or of all."""
+        found: dict[str, int] = {}
+        for side in sides or self.stacks:
+            keys = [("model.position", self.position), *((self.mixer_key(side), m) for m in self.mixers(side))]
+            for key, chosen in keys:
+                if (most := getattr(chosen, "max", None)) is not None:
+                    found[f"{key}.max"] = min(most, found.get(f"{key}.max", most))
+        return found
+
+    def max_positions(self, *sides: Side) -> int | None:
+        """Tokens of the longest sequence that some stacks take, or all; None is without limit."""
+        return min(self.limits(*sides).values(), default=None)
 
     def sights(self, side: Side) -> tuple[parts.Sight, ...]:
         """What each layer of a stack may see, beside causality and the borders of sequences."""

@@ -57,8 +57,8 @@ def refuses(
 
 
 def _key(m: ModelConfig, side: Side) -> str:
-    """The key that says what mixes in a stack."""
-    return "mixer" if getattr(m, f"{side}_mixer") is None else f"{side}_mixer"
+    """The key, under ``model``, that says what mixes in a stack."""
+    return m.mixer_key(side).removeprefix("model.")
 
 
 def _attention_or(m: ModelConfig, instead: str, side: Side | None = None) -> str:
@@ -154,6 +154,18 @@ def _first_tokens_know_nothing(m: ModelConfig) -> Refusal | None:
     if m.form != "encoder" and getattr(m.output, "next_sentence", False):
         return (why, "output.next_sentence", "leave it out, or use form encoder")
     return None
+
+
+@refuses(parts.VocabularyOutput, "scale with tied embeddings that are scaled by √dim", "harmful")
+def _scaled_once(m: ModelConfig) -> Refusal | None:
+    if not (m.tied and m.scale_embedding and getattr(m.output, "scale", False)):
+        return None
+    return (
+        "tied weights would be scaled up where they are read and down where they are said, and logits √dim too "
+        "small to learn from",
+        "output.scale",
+        "set model.scale_embedding=false, or leave it out",
+    )
 
 
 @refuses(parts.Embedding, "types in form encoder_decoder", "unbuilt")
@@ -358,8 +370,7 @@ def _relations_are_dotted(m: ModelConfig) -> Refusal | None:
 
 @refuses(parts.Norm, "placement deep with tied embeddings that are scaled by √dim", "harmful")
 def _deep_copies(m: ModelConfig) -> Refusal | None:
-    # Scaled on one side only: on both, tied weights begin as small as the other side is large.
-    scaled = m.scale_embedding != getattr(m.output, "scale", False)
+    scaled = m.scale_embedding or getattr(m.output, "scale", False)
     if m.norm.placement != "deep" or not m.tied or not scaled:
         return None
     key = "scale_embedding" if m.scale_embedding else "output.scale"

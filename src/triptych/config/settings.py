@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,10 @@ from pydantic import (
     model_validator,
 )
 
-from triptych.errors import UserError
+from triptych.errors import UserError, nearest
+
+# An integer beyond it is a slip of the hand: nothing can be so long, and 64 bits would not hold sums of it.
+MOST = 2**31
 
 
 class Settings(BaseModel):
@@ -48,6 +50,13 @@ class Settings(BaseModel):
         kinds = _types(cls.model_fields[str(info.field_name)].annotation)
         if isinstance(value, bool) and kinds & {int, float} and bool not in kinds:
             raise ValueError("a number is needed")
+        return value
+
+    @field_validator("*")
+    @classmethod
+    def _no_slip_of_the_hand(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, int) and abs(value) > MOST and info.field_name != "seed":
+            raise ValueError(f"an integer is at most {MOST:,}")
         return value
 
     @model_validator(mode="before")
@@ -98,7 +107,7 @@ def choose(axis: type[Part], data: Any, default: str) -> Part:
         return data
     known = choices(axis)
     if not isinstance(data, str | Mapping):
-        raise UserError(f"{data!r} names no kind", axis.section, f"give one of: {', '.join(known)}")
+        raise UserError(f"{_plain(data)} names no kind", axis.section, f"give one of: {', '.join(known)}")
     given = {"kind": data} if isinstance(data, str) else {"kind": default, **data}
     kind = given["kind"]
     if not isinstance(kind, str) or kind not in known:
@@ -116,7 +125,7 @@ def pattern(axis: type[Part], default: str) -> BeforeValidator:
 
     def choose_all(data: Any) -> Any:
         if not isinstance(data, list | tuple):
-            return data if data is None else choose(axis, data, default)
+            return choose(axis, data, default)
         if not data:
             raise UserError("an empty list says nothing", axis.section, "name one kind or more")
         return tuple(choose(axis, one, default) for one in data)
@@ -130,7 +139,7 @@ def _types(annotation: Any) -> set[Any]:
 
 
 def _nearest(word: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
+    close = nearest(word, known, n=3, cutoff=0.5)
     said = f"did you mean {' or '.join(close)}? " if close else ""
     return f"{said}known: {', '.join(known)}"
 
@@ -151,9 +160,13 @@ def suggest(root: type[Settings], key: str, section: str) -> str:
     """What a user may have meant by an unknown ``key`` in ``section``."""
     everywhere = list(_sections(root, root.section))
     here = [name for name, place in everywhere if place == section]
-    if close := difflib.get_close_matches(key, here, n=1, cutoff=0.6):
+    axis = next((cls for cls in root.__mro__ if Part in cls.__bases__), None)
+    kinds = [kind for kind, one in choices(axis).items() if key in one.model_fields] if axis else []
+    if kinds:
+        return f"{root.model_fields['kind'].default} has none; of these kinds it is a setting: {', '.join(kinds)}"
+    if close := nearest(key, here):
         return f"did you mean {close[0]!r} in section {section or 'top level'!r}?"
-    if close := difflib.get_close_matches(key, [name for name, _ in everywhere], n=1, cutoff=0.6):
+    if close := nearest(key, [name for name, _ in everywhere]):
         places = sorted({place or "top level" for name, place in everywhere if name == close[0]})
         return f"did you mean {close[0]!r} in section {' or '.join(map(repr, places))}?"
     return f"section {section or 'top level'!r} knows: {', '.join(dict.fromkeys(here))}"
@@ -183,8 +196,9 @@ def explain(root: type[Settings], error: ValidationError) -> UserError:
 
 
 def _plain(value: Any) -> str:
-    """As a file of settings has it."""
-    return json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
+    """As a file of settings has it, shortened."""
+    text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 # -- what fits, in words -----------------------------------------------------------------------------------

@@ -45,10 +45,7 @@ class Filler:
         self.model, self.tokenizer = model, tokenizer
         self.cls, self.sep, self.mask = map(tokenizer.symbol_id, (CLS, SEP, MASK))
         self.words = tokenizer.size - len(tokenizer.symbols)  # ids from here on are symbols
-        sizes = [
-            getattr(part, "max", None) for part in (model.config.position, *model.config.mixers("encoder"))
-        ]
-        self.known = min((size for size in sizes if size), default=None)
+        self.known = model.config.max_positions()
 
     def fill(self, texts: Sequence[str], top: int = 5, first: int = 0) -> list[list[list[Guess]]]:
         """For each text, for each of its holes in order, the ``top`` likeliest tokens, best first.

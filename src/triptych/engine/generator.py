@@ -89,7 +89,7 @@ class Generator:
         self.model, self.tokenizer, self.packing = model, tokenizer, packing
         self.settings = settings or usual(DecodingConfig())
         self.trained, self.template, self.side = trained, template, side
-        self.known: int | None = getattr(model.config.position, "max", None)
+        self.known = model.config.max_positions()
         ends = [tokenizer.symbol_id(IM_END)] if IM_END in tokenizer.symbols else []
         self.special = Special(BOS, EOS, (PAD, BOS), tuple(ends))
         self.notes: list[str] = []

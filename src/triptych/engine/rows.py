@@ -39,7 +39,7 @@ class Reader:
     def __init__(self, model: EncoderOnly | DecoderOnly, tokenizer: Tokenizer, max_length: int) -> None:
         self.model, self.tokenizer, self.max_length = model, tokenizer, max_length
         self.frame = Frame.of(tokenizer, model.config.form)
-        self.positions: int | None = getattr(model.config.position, "max", None)
+        self.positions = model.config.max_positions()
 
     @property
     def device(self) -> torch.device:

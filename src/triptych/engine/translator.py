@@ -68,7 +68,8 @@ class Translator:
 
     def __init__(self, model: EncoderDecoder, tokenizer: Tokenizer, language: str, max_length: int) -> None:
         self.model, self.tokenizer, self.language = model, tokenizer, language
-        self.max_length = max_length
+        known = model.config.max_positions("encoder")
+        self.max_length = max_length if known is None else min(max_length, known - 1)
 
     @property
     def device(self) -> torch.device:
@@ -120,7 +121,7 @@ class Translator:
 
     def check(self, settings: DecodingConfig) -> None:
         """Refuse what the model cannot do. Raises UserError."""
-        known = getattr(self.model.config.position, "max", None)
+        known = self.model.config.max_positions("decoder")
         if known and settings.max_length and settings.max_length >= known:
             raise UserError(
                 f"the model knows {known} positions", "decoding.max_length", f"use at most {known - 1}"
@@ -154,8 +155,7 @@ class Translator:
     def _limit(self, length: int) -> int:
         """Most tokens said for a source of ``length`` tokens when nothing is set."""
         limit = 3 * length + 20
-        position = self.model.config.position
-        known = getattr(position, "max", None)
+        known = self.model.config.max_positions("decoder")
         return min(limit, known - 1) if known else limit
 
     def _gather(

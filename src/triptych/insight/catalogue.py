@@ -4,7 +4,6 @@ table of refusals (``triptych parts``). Nothing about a part is written here.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import itertools
 import json
@@ -19,7 +18,7 @@ from triptych.config import ModelConfig, Part, choices, parts
 from triptych.config.load import put
 from triptych.config.rules import MEANING, RULES
 from triptych.config.settings import inner_axis, type_name
-from triptych.errors import UserError
+from triptych.errors import UserError, nearest
 
 # The layer whose cost is shown: that of the base model of Vaswani et al. 2017, table 3.
 DIM, TOKENS, VOCAB = 512, 512, 1000
@@ -129,9 +128,9 @@ def catalogue(name: str = "") -> list[Axis]:
             out.append(Axis(axis_name, axis.section, described, refused(axis), entries))
     if not out:
         words = [*known, *(k for axis in known.values() for k in choices(axis))]
-        close = difflib.get_close_matches(wanted, dict.fromkeys(words), n=3, cutoff=0.5)
-        nearest = f"did you mean {' or '.join(close)}? " if close else ""
-        raise UserError(f"there is no part {name!r}", "parts", f"{nearest}axes: {', '.join(known)}")
+        close = nearest(wanted, words, n=3, cutoff=0.5)
+        meant = f"did you mean {' or '.join(close)}? " if close else ""
+        raise UserError(f"there is no part {name!r}", "parts", f"{meant}axes: {', '.join(known)}")
     return out
 
 
@@ -223,7 +222,8 @@ def price(axis: type[Part], choice: type[Part]) -> Price | None:
 
 def guesses(choice: type[Part]) -> Iterator[dict[str, Any]]:
     """Values for the settings that it needs."""
-    needed = {s.name: s.type for s in settings(choice) if s.needed}
+    # A count of 0 leaves it to the data.
+    needed = {s.name: s.type for s in settings(choice) if s.needed or (s.name == "count" and not s.default)}
     plain = next(kind for axis in axes().values() if issubclass(choice, axis) for kind in choices(axis))
     tried = ([[plain], [plain, plain]] if "kind" in kind else GUESSES for kind in needed.values())
     for values in itertools.product(*tried):

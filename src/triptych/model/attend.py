@@ -27,9 +27,11 @@ from triptych.model.visible import Mask
 
 Way = Literal["auto", "reference", "sdpa", "short"]
 
-# Up to this many keys, `short` is faster than the fused CPU kernels in training (benchmarks/attend.py).
-SHORT = 256
-# So many scores at a time: the fused kernels win on longer sequences only because theirs stay in the cache.
+# Up to this many keys, `short` is faster than the fused CPU kernels in training (benchmarks/attend.py); of fp32
+# whose products may not run in the faster kernels (as training lets them) up to fewer: from there both take the
+# same time, and the fused ones keep no weights.
+SHORT, SHORT_SLOW = 256, 128
+# So many scores a core at a time: then they stay in its cache, as those of the fused kernels do.
 NEAR = 1 << 19
 
 
@@ -73,8 +75,9 @@ def attend(
         ``[B, H, T, D]``.
     """
     if way == "auto":
-        on_cpu = q_BHTD.device.type == "cpu"
-        way = "short" if on_cpu and dropout == 0 and k_BGSD.shape[2] <= SHORT else "sdpa"
+        slow = q_BHTD.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
+        few = k_BGSD.shape[2] <= (SHORT_SLOW if slow else SHORT)
+        way = "short" if q_BHTD.device.type == "cpu" and dropout == 0 and few else "sdpa"
     if way == "reference" or shaping != PLAIN:
         return reference(q_BHTD, k_BGSD, v_BGSD, mask, scale, dropout, bias, shaping)[0]
     if way == "short" and dropout == 0:
@@ -231,9 +234,9 @@ class _Short(torch.autograd.Function):
 
 
 def _few(shape: tuple[int, int, int, int, int]) -> Iterator[tuple[slice, slice]]:
-    """Rows of which the scores stay in a core's cache, and where their heads are among all rows' heads."""
+    """Rows whose scores stay in the caches, and where their heads are among those of all rows."""
     B, G, R, T, S = shape
-    size = max(1, NEAR // max(1, G * R * T * S))
+    size = max(1, NEAR * torch.get_num_threads() // max(1, G * R * T * S))
     for start in range(0, B, size):
         stop = min(start + size, B)
         yield slice(start, stop), slice(start * G, stop * G)

@@ -45,16 +45,22 @@ class Embedding(nn.Module):
         raise NotImplementedError
 
 
+def spread(model: ModelConfig, wide: float) -> float:
+    """Standard deviation of rows that makes √C · embedding, or the embedding itself where the tied output
+    divides by √C, of unit variance; ``wide`` is C where logits are to be that too."""
+    if model.scale_embedding:
+        return wide**-0.5
+    return (model.dim / wide) ** 0.5 if model.tied and getattr(model.output, "scale", False) else 0.02
+
+
 @carries_out(parts.TableEmbedding)
 class Table(Embedding):
-    """A row of C values for each id. Its scale makes √C · embedding of unit variance (Vaswani et al. 2017,
-    section 3.4), or the embedding itself where the output divides by √C."""
+    """A row of C values for each id (Vaswani et al. 2017, section 3.4)."""
 
     def __init__(self, settings: parts.TableEmbedding, model: ModelConfig) -> None:
         super().__init__(settings, model)
         self.weight = nn.Parameter(torch.empty(model.vocab, model.dim))
-        plain = 1.0 if model.tied and getattr(model.output, "scale", False) else 0.02
-        nn.init.normal_(self.weight, std=model.dim**-0.5 if model.scale_embedding else plain)
+        nn.init.normal_(self.weight, std=spread(model, model.dim))
 
     @classmethod
     def cost(cls, settings: Part, model: ModelConfig, tokens: int) -> Cost:
@@ -97,7 +103,7 @@ class Factorised(Embedding):
         self.weight = nn.Parameter(torch.empty(model.vocab, E))
         self.expand = nn.Linear(E, C, bias=False)
         wide = C * (1 + C / E) if model.tied else C
-        nn.init.normal_(self.weight, std=wide**-0.5 if model.scale_embedding else 0.02)
+        nn.init.normal_(self.weight, std=spread(model, wide))
         nn.init.normal_(self.expand.weight, std=E**-0.5)
 
     @classmethod

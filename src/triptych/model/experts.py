@@ -191,7 +191,7 @@ class Experts(nn.Module):
         expert, load = routed.chosen.t().flatten(), routed.load  # all first choices before all second ones
         order = expert.argsort(stable=True)
         if self.capacity is not None and self.training:
-            room = math.ceil(self.capacity * N * K / len(load))
+            room = math.ceil(min(self.capacity * N * K / len(load), N * K))
             place = torch.arange(N * K, device=order.device) - (load.cumsum(0) - load)[expert[order]]
             order, load = order[place < room], load.clamp(max=room)
         return order, load.tolist()

@@ -50,15 +50,14 @@ class Vocabulary(nn.Linear):
     def __init__(self, settings: parts.VocabularyOutput, model: ModelConfig, embedding: Embedding) -> None:
         V, E = embedding.weight.shape
         super().__init__(E, V, bias=settings.bias)
-        self.reduce = embedding.back(model.tied)
+        self.reduce, self.scale = embedding.back(model.tied), model.dim**-0.5 if settings.scale else 1.0
         if model.tied:
             self.weight = embedding.weight
         else:
-            nn.init.normal_(self.weight, std=E**-0.5)
+            nn.init.normal_(self.weight, std=E**-0.5 / self.scale)
         if settings.bias:
             nn.init.zeros_(self.bias)
         self.transform = Transform(settings.transform, model) if settings.transform != "none" else None
-        self.scale = model.dim**-0.5 if settings.scale else 1.0
         if settings.next_sentence:
             self.pair = Head(PAIR, model)
 
@@ -107,11 +106,7 @@ class Head(nn.Module):
     def cost(cls, settings: Any, model: ModelConfig, batch: int, length: int) -> Cost:
         """Maps of each row, or of each token."""
         many, count = batch * (1 if settings.whole else length), getattr(settings, "count", 0)
-        pooler = (
-            linear_cost(many, model.dim, model.dim, bias=True)
-            if getattr(settings, "pooler", False)
-            else Cost()
-        )
+        pooler: Cost = linear_cost(many, model.dim, model.dim, bias=True) * getattr(settings, "pooler", 0)
         return pooler + linear_cost(many, model.dim, count, bias=True)
 
     def forward(self, hidden: Tensor, layout: Layout | None = None) -> Tensor:

@@ -12,7 +12,6 @@ The rules, chosen so that line N of the input is line N everywhere:
 from __future__ import annotations
 
 import codecs
-import difflib
 import gzip
 import os
 import secrets
@@ -23,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from triptych.errors import UserError
+from triptych.errors import UserError, nearest
 
 __all__ = [
     "check_file",
@@ -243,7 +242,7 @@ def _nearest(path: Path) -> str:
         names = [entry.name for entry in path.parent.iterdir()]
     except OSError:
         return f"there is no folder {path.parent} that can be listed either"
-    close = difflib.get_close_matches(path.name, names, n=1)
+    close = nearest(path.name, names)
     return f"did you mean {path.with_name(close[0])}?" if close else "check the path"
 
 

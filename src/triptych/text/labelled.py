@@ -14,13 +14,12 @@ not count, texts stay as they are, blank lines are left out and counted.
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from triptych.errors import UserError
+from triptych.errors import UserError, nearest
 from triptych.text.characters import is_blank
 from triptych.text.files import read_lines
 from triptych.text.records import columns, field, is_json, kind_of, parse, shown, text_of
@@ -166,7 +165,7 @@ def _header(names: list[str], fields: Sequence[str], file: Path) -> bool:
         return True
     if not all(name.isdecimal() for name in fields):
         missing = next(name for name in fields if name not in names)
-        near = difflib.get_close_matches(missing, names, n=1)
+        near = nearest(missing, names)
         said = f"did you mean {near[0]!r}? " if near else ""
         what = f"no column {missing!r}; the first line names {', '.join(map(shown, names))}"
         raise UserError(what, f"{file}:1", f"{said}without such a line, give numbers: data.fields=[1,2]")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from triptych.errors import UserError
+from triptych.errors import UserError, nearest
 
 __all__ = ["columns", "field", "is_json", "kind_of", "parse", "shown", "suffix", "text_of"]
 
@@ -97,7 +96,7 @@ def shown(text: str, limit: int = 60) -> str:
 
 def _no_field(record: Mapping[str, object], name: str, where: str, mend: str) -> UserError:
     keys = _keys(record)
-    near = difflib.get_close_matches(name, keys, n=1)
+    near = nearest(name, keys)
     listed = ", ".join(repr(key) for key in keys[:20]) + (", …" if len(keys) > 20 else "")
     return UserError(
         f"no field {name!r}; found {listed or 'none at all'}",

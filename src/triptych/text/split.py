@@ -80,7 +80,9 @@ def _ignored() -> re.Pattern[str]:
     return re.compile(rf"[\s{re.escape(punctuation)}{ZERO_WIDTH}{JOINERS}]+")
 
 
-def group_split(source: Sequence[str], target: Sequence[str], valid: int, test: int, seed: int) -> Split:
+def group_split(
+    source: Sequence[str], target: Sequence[str], valid: int, test: int, seed: int, noun: str = "pairs"
+) -> Split:
     """Split pairs so that no source or target text of one part occurs, on either side, in another.
 
     Groups are taken in an order drawn from ``seed`` and their content, and go whole to the test part, else to
@@ -96,17 +98,18 @@ def group_split(source: Sequence[str], target: Sequence[str], valid: int, test: 
         source, target: texts, pair by pair.
         valid, test: how many pairs to hold out; reached exactly whenever single pairs abound, never exceeded.
         seed: any integer.
+        noun: what the pairs are called, for messages.
 
     Raises:
         UserError: less than half of what was asked can be held out, or nothing would be left to train on.
     """
     assert len(source) == len(target), "one target a source"
     if valid < 0 or test < 0:
-        raise UserError(f"cannot hold out {min(valid, test)} pairs", mend="ask for 0 or more")
+        raise UserError(f"cannot hold out {min(valid, test)} {noun}", mend="ask for 0 or more")
     if valid + test >= max(len(source), 1) and valid + test > 0:
         raise UserError(
-            f"cannot hold out {valid:,} + {test:,} of {len(source):,} pairs and still train",
-            mend="ask for fewer validation and test pairs",
+            f"cannot hold out {valid:,} + {test:,} of {len(source):,} {noun} and still train",
+            mend=f"ask for fewer validation and test {noun}",
         )
     parts: dict[str, list[int]] = {"test": [], "valid": []}
     wanted = {"test": test, "valid": valid}
@@ -117,9 +120,9 @@ def group_split(source: Sequence[str], target: Sequence[str], valid: int, test: 
         if 2 * len(parts[name]) < number:
             largest = max(map(len, groups), default=0)
             raise UserError(
-                f"only {len(parts[name]):,} of {number:,} {name} pairs can be held out: pairs share texts, "
-                f"and the largest group that must stay together has {largest:,} of {len(source):,} pairs",
-                mend=f"ask for fewer {name} pairs, or bring {name} data of its own",
+                f"only {len(parts[name]):,} of {number:,} {name} {noun} can be held out: {noun} share texts, "
+                f"and the largest group that must stay together has {largest:,} of {len(source):,} {noun}",
+                mend=f"ask for fewer {name} {noun}, or bring {name} data of its own",
             )
     train = sorted(index for group in groups for index in group)
     return Split(train, sorted(parts["valid"]), sorted(parts["test"]))

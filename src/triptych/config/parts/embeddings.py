@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from triptych.config.settings import Part
 
@@ -26,4 +26,4 @@ class FactorisedEmbedding(Embedding):
     3.1); the output goes the same way back."""
 
     kind: Literal["factorised"] = "factorised"
-    dim: PositiveInt = Field(description="width of the vectors")
+    dim: int = Field(ge=4, description="width of the vectors; fewer values do not tell words apart")

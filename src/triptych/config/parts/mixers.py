@@ -121,7 +121,7 @@ class BottleneckMixer(Mixer):
     stacks: ClassVar[frozenset[str]] = frozenset({"bidirectional"})
     crosses: ClassVar[bool] = True
     kind: Literal["bottleneck"] = "bottleneck"
-    latents: PositiveInt = 32
+    latents: int = Field(32, ge=2, description="how many; of one alone a token reads the same whatever it asks")
 
 
 class LinearMixer(HeadsMixer):
@@ -178,5 +178,7 @@ class LinformerMixer(HeadsMixer):
 
     stacks: ClassVar[frozenset[str]] = frozenset({"bidirectional"})
     kind: Literal["linformer"] = "linformer"
-    rank: PositiveInt = 64
+    rank: int = Field(
+        64, ge=2, description="how many summaries; of one alone a token reads the same whatever it asks"
+    )
     max: PositiveInt = 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import PositiveFloat
+from pydantic import Field, PositiveFloat
 
 from triptych.config.settings import Part
 
@@ -26,7 +26,7 @@ class LayerNorm(Norm):
     """Centred and scaled to unit variance, with gain and bias (Ba et al. 2016)."""
 
     kind: Literal["layernorm"] = "layernorm"
-    eps: PositiveFloat = 1e-5
+    eps: PositiveFloat = Field(1e-5, le=1, description="added to the variance")
     bias: bool = True
 
 
@@ -34,4 +34,4 @@ class RMSNorm(Norm):
     """Scaled to unit root mean square, with gain (Zhang and Sennrich 2019)."""
 
     kind: Literal["rmsnorm"] = "rmsnorm"
-    eps: PositiveFloat = 1e-6
+    eps: PositiveFloat = Field(1e-6, le=1, description="added to the mean square")

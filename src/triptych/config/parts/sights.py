@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
 
 from triptych.config.settings import Part, part, pattern
 from triptych.errors import UserError
@@ -21,7 +21,14 @@ class Sight(Part):
         return 0
 
 
-Sights = Annotated[tuple[SerializeAsAny[Sight], ...], pattern(Sight, "everything")]
+def _listed(chosen: Any) -> Any:
+    """One alone is a list of one."""
+    return (chosen,) if isinstance(chosen, Sight) else chosen
+
+
+Sights = Annotated[
+    tuple[SerializeAsAny[Sight], ...], BeforeValidator(_listed), pattern(Sight, "everything")
+]
 
 
 class SeeEverything(Sight):

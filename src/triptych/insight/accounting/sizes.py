@@ -82,6 +82,4 @@ def sizes(
 
 def longest(model: ModelConfig) -> tuple[float, str]:
     """Tokens of the longest sequence that all parts take, and the key that says so."""
-    mixers = (mixer for side in model.stacks for mixer in model.mixers(side))
-    limits = [(getattr(part, "max", math.inf), f"{part.section}.max") for part in (model.position, *mixers)]
-    return min(limits)
+    return min(((most, key) for key, most in model.limits().items()), default=(math.inf, ""))

@@ -55,7 +55,7 @@ def cache(s: Subject) -> Iterator[Compared | str]:
 def growth(s: Subject) -> Iterator[Compared | str]:
     """Past the slots that a state has at first, and past those that near sights keep."""
     length = CHUNK + 6
-    if (getattr(s.config.position, "max", None) or length) < length:
+    if (s.config.max_positions("decoder") or length) < length:
         yield f"no sequence of {length} tokens: positions end before"
         return
     rows = s.rows(1, [length])

@@ -104,7 +104,7 @@ class Subject:
             raise UserError(
                 f"a width of {config.dim} is too small to check a law", "model.dim", f"give at least {NARROW}"
             )
-        for where, most in limits(config).items():
+        for where, most in config.limits().items():
             if most < LONGEST + 3:
                 raise UserError(
                     f"{most} positions are too few to check a law", where, f"give {LONGEST + 3} or more"
@@ -250,7 +250,7 @@ class Subject:
     @property
     def in_blocks(self) -> bool:
         """Whether a sequence of ``LONG`` tokens is cut into blocks somewhere, and positions do not end."""
-        most = min(limits(self.config).values(), default=LONG)
+        most = self.config.max_positions() or LONG
         seen = {
             sight(one, side == "decoder") for side in self.config.stacks for one in self.config.sights(side)
         }
@@ -385,9 +385,3 @@ def alone(config: ModelConfig) -> bool:
         return max(sum(SEEN[type(seen)](seen, at, to, both) for to in places) for at in places)
 
     return any(most(seen, side == "encoder") < 2 for side in config.stacks for seen in config.sights(side))
-
-
-def limits(config: ModelConfig) -> dict[str, int]:
-    """Where the configuration says at which position its sequences end, and what it says."""
-    every = (config.position, *(mixer for side in config.stacks for mixer in config.mixers(side)))
-    return {f"{part.section}.max": most for part in every if (most := getattr(part, "max", None)) is not None}

@@ -34,6 +34,7 @@ class Linformer(Mixer):
     def __init__(self, settings: parts.LinformerMixer, model: ModelConfig, place: Place) -> None:
         super().__init__()
         self.H, self.D, bias = model.heads.count, model.head_dim, model.heads.bias
+        self.key = f"{model.mixer_key('encoder')}.max"
         self.qkv = nn.Linear(model.dim, 3 * self.H * self.D, bias=bias)
         self.out = nn.Linear(self.H * self.D, model.dim, bias=bias)
         self.summary = nn.Parameter(torch.randn(settings.max, 2 * settings.rank) * settings.rank**-0.5)
@@ -53,7 +54,7 @@ class Linformer(Mixer):
         if layout.memo("highest", lambda: int(layout.position.masked_fill(~layout.real, 0).max())) >= known:
             raise UserError(
                 f"a sequence is longer than the {known} positions that are summed up",
-                "model.mixer.max",
+                self.key,
                 "shorten the input, or train with more positions",
             )
         return apart(x_BTC, layout, self.over)

@@ -8,7 +8,6 @@ Every word of the last two stands in train too, in other combinations.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
 from collections import Counter
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from triptych.errors import UserError
+from triptych.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from babel import Locale
@@ -114,8 +113,8 @@ def _locale(code: str, where: str) -> Locale:
         return locale
     except (ValueError, UnknownLocaleError):
         english = {name.lower(): tag for tag, name in Locale("en").languages.items() if tag in known}
-        by_name = [english[match] for match in difflib.get_close_matches(name.lower(), english, 3, 0.8)]
-        by_code = difflib.get_close_matches(name, known, 5, 0.5)
+        by_name = [english[match] for match in nearest(name, english, 3, 0.8)]
+        by_code = nearest(name, known, 5, 0.5)
         near = list(dict.fromkeys(by_name + by_code)) or ["en", "de", "zh", "ar", "pt_BR"]
         raise UserError(f"no locale {code!r} in CLDR", where, f"near it: {', '.join(near)}") from None
 

@@ -126,10 +126,14 @@ class Task(ABC, Generic[P]):
         return f"{stem}: {config.objective.kind}"
 
 
+def position_limits(config: RunConfig) -> dict[str, int]:
+    """How many ids of a text, specials not counted, the model has positions for, by the key that says so."""
+    return {key: most - 1 for key, most in config.model.limits().items()}
+
+
 def most_ids(config: RunConfig) -> int:
-    """How many ids of a text, specials not counted, the model has positions for."""
-    most: int | None = getattr(config.model.position, "max", None)
-    return sys.maxsize if most is None else most - 1
+    """The least of them."""
+    return min(position_limits(config).values(), default=sys.maxsize)
 
 
 def silent(text: str) -> None:

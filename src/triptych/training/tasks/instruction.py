@@ -57,7 +57,7 @@ class InstructionTask(Task[Rendered]):
             what = f"{len(whole)} dialogues, and training needs at least {MINIMUM}"
             raise UserError(what, config.data.train[0], "add dialogues")
         opening = [[dialogue.turns[0][1]] for dialogue in whole.dialogues]
-        train, valid, test = parts(config, whole, opening, self.given)
+        train, valid, test = parts(config, whole, opening, self.given, self.noun)
         size = sum(len(text.encode("utf-8", "surrogatepass")) for text in self.texts(train))
         digest = texts_digest([*self.texts(train), *self.texts(valid)])
         sizes = {"training": len(train), "validation": len(valid), "test": len(test) if test else 0}

@@ -25,7 +25,7 @@ from triptych.text import Pairs, Tokenizer, read_pairs, write_lines_atomic
 from triptych.text.bio import is_bio, repaired
 from triptych.text.conll import Tagged, check_bio, read_conll
 from triptych.text.labelled import Labelled, read_labelled
-from triptych.training.tasks.base import MINIMUM, Corpus, Say, Task, most_ids
+from triptych.training.tasks.base import MINIMUM, Corpus, Say, Task, position_limits
 from triptych.training.tasks.running import ENCODER
 from triptych.training.tasks.split import parts, texts_digest
 
@@ -69,7 +69,7 @@ class LabelledTask(Task[E], Generic[E]):
         if len(whole) < MINIMUM:
             what = f"{len(whole)} {self.noun}, and training needs at least {MINIMUM}"
             raise UserError(what, config.data.train[0], f"add {self.noun}")
-        train, valid, test = parts(config, whole, self.alike(whole), self.given)
+        train, valid, test = parts(config, whole, self.alike(whole), self.given, self.noun)
         names, notes = self.names(train), []
         for name, part in (("valid", valid), ("test", test)):
             new = sorted(set(self.names(part)) - set(names)) if part is not None else []
@@ -120,7 +120,8 @@ class LabelledTask(Task[E], Generic[E]):
     def fitting(self, config: RunConfig, part: E, sizes: Sequence[int], name: str, say: Say) -> list[int]:
         """The examples that are short enough; the others are said by number and place."""
         limits = {"data.max_length": config.data.max_length, "data.tokens": config.data.tokens}
-        limits["model.position.max"] = most_ids(config) - self.each(part)  # each text has an end of its own
+        own = self.each(part)  # each text has an end of its own
+        limits |= {key: most - own for key, most in position_limits(config).items()}
         key = min(limits, key=lambda name: limits[name])
         kept = [i for i, size in enumerate(sizes) if size <= limits[key]]
         if len(kept) < len(sizes):

@@ -27,11 +27,13 @@ def parts(
     whole: S,
     texts: Sequence[Sequence[str]],
     read: Callable[[RunConfig, Sequence[str]], S],
+    noun: str,
 ) -> tuple[S, S, S | None]:
     """Training, validation and test part: of files of their own where there are any, else split off.
 
     Args:
         texts: of each example, one or two texts that may not stand in two parts.
+        noun: what the examples are called.
     """
     data = config.data
     given: dict[str, Any] = {"valid": data.valid, "test": data.test}
@@ -43,7 +45,7 @@ def parts(
         what = "there is nothing to validate on"
         raise UserError(what, "data.valid_size", "leave it out, or give data.valid")
     first, second = [t[0] for t in texts], [t[-1] for t in texts]
-    split = group_split(first, second, want["valid"] or 0, want["test"] or 0, config.training.seed)
+    split = group_split(first, second, want["valid"] or 0, want["test"] or 0, config.training.seed, noun)
     valid = own["valid"] if own["valid"] is not None else whole.select(split.valid)
     test = own["test"] if own["test"] is not None else whole.select(split.test)
     return whole.select(split.train), valid, test if len(test) else None

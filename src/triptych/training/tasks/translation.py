@@ -33,7 +33,7 @@ from triptych.text import (
     write_text_atomic,
 )
 from triptych.text.split import text_key
-from triptych.training.tasks.base import MINIMUM, Corpus, Say, Task, most_ids
+from triptych.training.tasks.base import MINIMUM, Corpus, Say, Task, most_ids, position_limits
 
 KEYS = "train_keys.npz"
 # In place of a file: the phrase corpus of the two languages.
@@ -223,7 +223,7 @@ def encode(pairs: Pairs, tokenizer: Tokenizer, config: RunConfig, say: Say, name
     """Encoded pairs. Those longer than ``data.max_length`` tokens are left out, and the user is told."""
     source, target = tokenizer.encode_batch(pairs.source), tokenizer.encode_batch(pairs.target)
     limits = {"data.max_length": config.data.max_length, "data.tokens": config.data.tokens - 1}
-    limits["model.position.max"] = most_ids(config)
+    limits |= position_limits(config)
     key = min(limits, key=lambda name: limits[name])
     limit = limits[key]
     kept = [i for i in range(len(pairs)) if max(len(source[i]), len(target[i])) <= limit]

@@ -1,0 +1,261 @@
+"""Every objective by the same command: trained, resumed to the same weights, scored; and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cli.conftest import SMALL, Cli, pairs, tsv
+from cli.test_bad_input import refused
+from triptych.config.objectives import objectives
+from triptych.engine import load
+from triptych.insight.laws import verify
+
+STEPS = ("training.steps=6", "training.validate_every=3", "training.log_every=1", "data.length=32")
+# Settings beside SMALL that an objective needs to be as small.
+MORE = {"denoise": ("objective.sentinels=6",), "instruction": ("data.length=96",)}
+FILES = {
+    "translation": "pairs.tsv",
+    "causal": "text",
+    "instruction": "chat.jsonl",
+    "masked": "text",
+    "denoise": "text",
+    "classify": "classes.tsv",
+    "tag": "tags.conll",
+    "embed": "pairs.tsv",
+}
+# What a trained run says of itself: a measure of its own.
+MEASURES = {
+    "translation": "bleu", "causal": "bits", "instruction": "bits", "masked": "perplexity",
+    "denoise": "perplexity", "classify": "macro_f1", "tag": "spans", "embed": "mrr",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _precision() -> Iterator[None]:
+    """The commands choose the fastest products for their process, which is that of all tests here."""
+    was = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(was)
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path) -> None:
+    """Examples for every objective."""
+    rows = pairs()
+    tsv(tmp_path / "pairs.tsv")
+    (tmp_path / "text").mkdir()
+    for n in range(24):
+        lines = "".join(f"{s} {t}\n" for s, t in rows[n * 10 : n * 10 + 10])
+        path = tmp_path / "text" / f"{n:02d}.txt"
+        if n % 2:
+            path.with_name(f"{n:02d}.txt.gz").write_bytes(gzip.compress(lines.encode()))
+        else:
+            path.write_text(lines, encoding="utf-8")
+    write(tmp_path / "chat.jsonl", [json.dumps(chat(f"Say it: {s}", t)) for s, t in rows])
+    write(tmp_path / "classes.tsv", [f"{s}\t{'cats' if 'cats' in s else 'other'}" for s, _ in rows])
+    tags = ["O", "O", "B-SUM", "I-SUM"]
+    sentences = [zip(s.rstrip(".").split(), tags, strict=True) for s, _ in rows]
+    write(tmp_path / "tags.conll", [*(line for s in sentences for line in (*map("\t".join, s), ""))])
+
+
+def write(path: Path, lines: list[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def chat(asked: str, said: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": asked}, {"role": "assistant", "content": said}]}
+
+
+def train(here: Cli, kind: str, *args: str) -> None:
+    done = here(
+        "train", FILES[kind], "--objective", kind, "--out", "run", *SMALL, *STEPS, *MORE.get(kind, ()), *args
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_all_objectives_are_here() -> None:
+    assert set(FILES) == set(objectives())
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_trained_resumed_and_scored(here: Cli, tmp_path: Path, kind: str) -> None:
+    train(here, kind)
+    run = tmp_path / "run"
+    whole = (run / "model.safetensors").read_bytes()
+    # As a kill after the first checkpoint leaves it.
+    (run / "model.safetensors").unlink()
+    (old,) = (run / "checkpoints").glob("step-000003-*")
+    for later in set((run / "checkpoints").iterdir()) - {old}:
+        later.unlink()
+    assert here("train", "run", "--resume").returncode == 0
+    assert (run / "model.safetensors").read_bytes() == whole
+    scored = here("evaluate", "run", "--json")
+    assert scored.returncode == 0, scored.stderr
+    assert MEASURES[kind] in json.loads(scored.stdout)
+    assert "<svg" in (run / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", [k for k in FILES if k != "translation"])
+def test_the_laws_hold(here: Cli, tmp_path: Path, kind: str) -> None:
+    train(here, kind)
+    bundle = load(tmp_path / "run")
+    broken = {v.name: v.seen for v in verify(bundle.config.model, model=bundle.model) if v.status == "broken"}
+    assert not broken
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_batch_is_shown(here: Cli, tmp_path: Path, kind: str) -> None:
+    args = ("--objective", kind, "--rows", "1", *SMALL, "data.length=32", *MORE.get(kind, ()))
+    done = here("data", "show", FILES[kind], *args)
+    assert done.returncode == 0, done.stderr
+    assert "learned" in done.stdout or "label" in done.stdout
+    assert {p.name for p in tmp_path.iterdir()} == {*FILES.values()}  # nothing is written
+
+
+def test_one_bos_and_the_response_alone_are_learned(here: Cli) -> None:
+    """As the page tells a user to check a template."""
+    done = here("data", "show", "chat.jsonl", "--objective", "instruction", "--rows", "1", *SMALL,
+                "data.length=96")  # fmt: skip
+    rows = [line.split() for line in done.stdout.split("\n") if re.match(r"\s+\d+ ", line)]
+    first = [row for row in rows if row[-3] == "0"]  # the first conversation of the row
+    tokens = [row[1] for row in first]
+    assert tokens.count("<s>") == 1 and tokens[0] == "<s>" and "</s>" not in tokens
+    learned = [row[2] for row in first if row[-1] == "yes"]
+    starts = [i for i, token in enumerate(tokens) if token == "<|im_start|>"]
+    assert learned and learned[-1] == "<|im_end|>" and len(starts) == 2
+    silent = first[: starts[1] + 1]
+    assert all(row[-1] == "no" for row in silent)
+
+
+# -- beginning with a run ----------------------------------------------------------------------------------
+
+
+def test_begun_with_a_run(here: Cli, tmp_path: Path) -> None:
+    """Tokenizer and weights are the old run's; frozen, only the head moves."""
+    train(here, "masked")
+    old = load(tmp_path / "run")
+    begin = ("train", "classes.tsv", "--objective", "classify", "--init", "run", "training.steps=3")
+    done = here(*begin, "--out", "tuned", "objective.frozen=true", "training.precision=fp32")
+    assert done.returncode == 0, done.stderr
+    assert "new: output.map.weight, output.map.bias" in done.stderr
+    new = load(tmp_path / "tuned")
+    assert new.tokenizer.fingerprint == old.tokenizer.fingerprint
+    weights = dict(new.model.named_parameters())
+    for name, p in old.model.named_parameters():
+        assert torch.equal(p, weights[name]), name
+    done = here(*begin, "--out", "free", "objective.head_rate=10", "training.precision=fp32")
+    assert done.returncode == 0, done.stderr
+    free = dict(load(tmp_path / "free").model.named_parameters())
+    assert not torch.equal(free["embedding.weight"], weights["embedding.weight"])
+
+
+def test_a_template_adds_its_symbols(here: Cli, tmp_path: Path) -> None:
+    train(here, "causal")
+    old = load(tmp_path / "run")
+    done = here("train", "chat.jsonl", "--objective", "instruction", "--init", "run", "--out", "chat",
+                "training.steps=2", "data.length=96", "training.precision=fp32")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    new = load(tmp_path / "chat")
+    assert new.tokenizer.symbols == ("<|im_start|>", "<|im_end|>")
+    assert new.config.model.vocab == old.config.model.vocab + 2
+    assert f"from row {old.config.model.vocab} on" in done.stderr
+    assert new.config.objective.template == "chatml"  # type: ignore[attr-defined]
+    assert here("generate", "chat", "Say it: I see two cats.", "--max-tokens", "5").returncode == 0
+
+
+# -- what is refused ---------------------------------------------------------------------------------------
+
+
+def test_bad_files(here: Cli, tmp_path: Path) -> None:
+    def no(kind: str, *words: str, args: tuple[str, ...] = ()) -> None:
+        refused(here("train", "bad", "--objective", kind, "--out", "run", *STEPS, *args), *words)
+        assert not (tmp_path / "run").exists()
+
+    bad = tmp_path / "bad"
+    bad.write_text("")
+    no("causal", "bad")
+    no("masked", "bad")
+    bad.write_bytes(b"\x00\x01\x02PK\xff" * 400)
+    no("causal", "bad")
+    no("classify", "bad")
+    bad.write_text('{"prompt": "a", "reply": "b"}\n')
+    no("instruction", "prompt", "reply")
+    bad.write_text('{"instruction": "a", "input": ""}\n')
+    no("instruction", "output")
+    bad.write_text('{"messages": [{"role": "robot", "content": "a"}]}\n')
+    no("instruction", "robot")
+    bad.write_text("a\tB-X\nb\tI-Y\n\n" * 20)
+    no("tag", "bad:2", "I-Y")
+    bad.write_text("a\tO\nb\n\n" * 20)
+    no("tag", "bad:2")
+    bad.write_text("".join(f"text {chr(97 + i)}\tone\n" for i in range(26)))
+    no("classify", "one")
+    bad.write_text("only one column\n" * 30)
+    no("classify", "bad")
+    no("embed", "bad:1")
+    bad.write_text("x\n")
+    no("causal", "data.valid")
+
+
+def test_one_token_documents_are_documents(here: Cli, tmp_path: Path) -> None:
+    write(tmp_path / "tiny.txt", [chr(97 + i % 26) * (1 + i // 26) for i in range(120)])
+    args = ("--objective", "causal", "--out", "run", *SMALL, *STEPS, "data.documents=line")
+    done = here("train", "tiny.txt", *args)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_label_that_only_the_test_has(here: Cli, tmp_path: Path) -> None:
+    write(tmp_path / "test.tsv", ["I see two cats.\tcats", "we have a house\thouses"])
+    done = here(
+        "train",
+        "classes.tsv",
+        "--objective",
+        "classify",
+        "--out",
+        "run",
+        "data.test=test.tsv",
+        *SMALL,
+        *STEPS,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "never seen in training" in done.stderr and "houses" in done.stderr
+    record = json.loads(here("evaluate", "run", "--json").stdout)
+    assert any("not trained" in note for note in record["notes"])
+
+
+def test_unbalanced_tags_are_mended_on_request(here: Cli, tmp_path: Path) -> None:
+    text = (tmp_path / "tags.conll").read_text().replace("B-SUM", "I-SUM")
+    (tmp_path / "tags.conll").write_text(text)
+    args = ("train", "tags.conll", "--objective", "tag", "--out", "run", *SMALL, *STEPS)
+    refused(here(*args), "tags.conll:3", "data.repair")
+    assert here(*args, "data.repair=true").returncode == 0
+    assert json.loads((tmp_path / "run" / "labels.json").read_text()) == ["B-SUM", "I-SUM", "O"]
+
+
+def test_odd_requests(here: Cli, tmp_path: Path) -> None:
+    refused(here("train", "text", "--objective", "casual"), "casual", "causal")
+    refused(here("train", "text"), "text")
+    refused(here("train", "text", "--objective", "causal", "model.form=encoder"), "model.form", "decoder")
+    refused(here("train", "classes.tsv", "--objective", "classify", "objective.frozen=true"), "init")
+    refused(here("train", "classes.tsv", "--objective", "classify", "--init", "nowhere"), "nowhere")
+    refused(here("train", "--objective", "causal"), "--objective causal")
+    refused(here("data", "show", "text", "--objective", "causal", "--rows", "0"), "--rows")
+    long = ("train", "chat.jsonl", "--objective", "instruction", "--out", "run", "data.length=8", *SMALL)
+    refused(here(*long, "training.steps=2"), "data.length")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_cannot_do_what_it_was_not_trained_for(here: Cli, tmp_path: Path) -> None:
+    train(here, "causal")
+    shutil.copytree(tmp_path / "run", tmp_path / "causal")
+    for command in ("translate", "fill", "classify", "tag"):
+        refused(here(command, "causal", "text/00.txt"), "generate")
