@@ -7,6 +7,10 @@ in blocks against the same with a mask. Milliseconds, bytes and ratios.
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command has it
+
 import json
 import resource
 import statistics

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command has it
+
 import statistics
 import time
 from collections.abc import Callable

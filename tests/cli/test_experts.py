@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from cli.conftest import SMALL, Cli, pairs, tsv
 
@@ -93,6 +95,15 @@ def test_training_from_vectors(cli: Cli, tmp_path: Path, how: str) -> None:
     assert "of running tokens" in line and ("frozen" in line) == (how == "frozen")
     (tmp_path / "v.vec").unlink()  # the run does not need them
     assert cli("translate", "run", stdin="I see two cats.\n").returncode == 0
+    if how == "frozen":  # nor to go on, from a checkpoint
+        more = cli("train", "run", "--resume", "training.steps=24")
+        assert more.returncode == 0 and "going on from step 20" in more.stderr, more.stderr
+        states = [torch.load(path)["model"] for path in sorted((tmp_path / "run/checkpoints").iterdir())]
+        first, last = (state["source_embedding.weight"] for state in (states[0], states[-1]))
+        assert len(states) > 1 and torch.equal(first, last)
+        shutil.rmtree(tmp_path / "run" / "checkpoints")
+        fresh = cli("train", "run", "--resume", "training.steps=28")
+        assert fresh.returncode == 2 and "v.vec: no such file" in fresh.stderr, fresh.stderr
 
 
 def test_wrong_vectors_are_refused_before_any_work(cli: Cli, tmp_path: Path) -> None:

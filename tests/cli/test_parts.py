@@ -190,6 +190,7 @@ def test_json(here: Cli) -> None:
 
 def test_unknown_names(here: Cli) -> None:
     refused(here("parts", "ropee"), "no part 'ropee'", "did you mean rope")
+    refused(here("parts", "LSTM"), "no part 'LSTM'", "did you mean lstm")
     refused(here("parts", "zzzz"), "axes: ", "position")
     refused(here("parts", "rope", "learned"), "learned")
 

@@ -94,7 +94,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="gzip"):
         read_vectors(cut, {"the"})
     (tmp_path / "empty.txt").write_bytes(b"")
-    with pytest.raises(UserError, match="no word"):
+    with pytest.raises(UserError, match="this file is empty"):
         vector_width(tmp_path / "empty.txt")
 
 

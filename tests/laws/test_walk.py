@@ -225,10 +225,9 @@ def begins_by_copying(row: Row) -> bool:
     scaled embedding it was written with, begins by repeating its input. Then this scale breaks the law."""
     if row["tie"] in ("none", "source") or row["output"]["kind"] != "vocabulary":
         return False
-    if row["scale_embedding"] == bool(row["output"].get("scale")):
-        return False
-    plain = row | {"scale_embedding": False, "output": row["output"] | {"scale": False}}
-    (verdict,) = verify(ModelConfig.parse(settings(plain)), seed=1, only=[11])
+    given = settings(row)
+    plain = given | {"scale_embedding": False, "output": given["output"] | {"scale": False}}
+    (verdict,) = verify(ModelConfig.parse(plain), seed=1, only=[11])
     return verdict.status == "holds"
 
 

@@ -15,11 +15,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from parity.weights import Match, Rows, shaken
 from triptych.config import ModelConfig
 from triptych.errors import UserError
+from triptych.insight.laws import verify
 from triptych.layout import Layout
 from triptych.model import build, cost
 from triptych.model.attention import watch
 from triptych.model.coattention import CoAttention
-from triptych.model.mixers.retrieval import Store
+from triptych.model.mixers.retrieval import Retrieval, Store, storing
 from triptych.model.registry import Context, Place, part_of
 from triptych.model.visible import sight
 
@@ -331,7 +332,7 @@ def test_what_is_visible_holds_for_memory() -> None:
 def test_retrieval_is_accounted_at_length() -> None:
     """Also where the window is cut into blocks."""
     model = _config(form="decoder", vocab=20, layers=1, mixer={"kind": "retrieval", "width": 8, "top": 4})
-    decoder: Any = build(model, seed=1)
+    decoder: Any = build(model, seed=1).double()  # in fp32 by a kernel that is not counted
     with FlopCounterMode(display=False) as counter:
         decoder(torch.randint(4, 20, (2, 150)), Layout.full(2, 150))
     assert cost(model, 2, 150).flops == counter.get_total_flops()
@@ -354,3 +355,101 @@ def test_store_is_brute_force(sizes: list[int], queries: int, top: int, block: i
     assert torch.equal(places, torch.from_numpy(want))
     np.testing.assert_allclose(best.numpy(), np.take_along_axis(score, want, 1), rtol=1e-12)
     assert torch.equal(store.values[places], 2 * torch.cat(keys)[places])
+
+
+# -- retrieval from a store
+
+
+def _stored(mixer: Any, x: Tensor, layout: Layout, position: Any, texts: list[Tensor]) -> Any:
+    """Wu et al. 2022, section 3, in numpy, a query and a head at a time: what is old enough and what is
+    stored are one memory, of which the ``top`` best are read."""
+    width, top = mixer.settings.width, mixer.settings.top
+
+    def kept(x: Tensor, layout: Layout) -> list[Any]:
+        q, (k, v) = mixer.heads.project(x, position, layout)
+        return [y.detach().numpy() for y in (q, k, v)]
+
+    q, k, v = kept(x, layout)
+    others = [kept(text[None], Layout.full(1, len(text))) for text in texts]
+    groups, gate = q.shape[1] // k.shape[1], mixer.gate.sigmoid().detach().numpy()
+    out = np.zeros((*x.shape[:2], q.shape[1], D))
+    for b, t in layout.real.nonzero().tolist():
+        place = layout.position[b].numpy()
+        own = (layout.segment[b] == layout.segment[b, t]).numpy() & (place <= place[t])
+        near, older = own & (place > place[t] - width), own & (place <= place[t] - width)
+        for h in range(q.shape[1]):
+            g, read = h // groups, []
+            far = [(k[b, g, older], v[b, g, older]), *((o[1][0, g], o[2][0, g]) for o in others)]
+            for keys, values in (
+                (k[b, g, near], v[b, g, near]),
+                tuple(map(np.concatenate, zip(*far, strict=True))),
+            ):
+                score = keys @ q[b, h, t] / D**0.5
+                best = np.argsort(-score)[: top if read else None]
+                weight = np.exp(score[best] - score[best].max())
+                read.append(weight @ values[best] / weight.sum())
+            out[b, t, h] = (1 - gate[h]) * read[0] + gate[h] * read[1]
+    return mixer.join(torch.from_numpy(out).flatten(2)).detach()
+
+
+@pytest.mark.parametrize(("kv", "position"), [(4, "none"), (2, "rope")])
+@pytest.mark.parametrize("layout", [Layout.padded([9, 4, 1]), Layout.padded([7, 2], "left"), PACKED])
+def test_what_is_stored_is_read_beside_the_past(kv: int, position: str, layout: Layout) -> None:
+    model = _config(
+        form="decoder", heads={"count": H, "kv": kv}, position=position,
+        mixer={"kind": "retrieval", "width": 3, "top": 2},
+    )  # fmt: skip
+    mixer, at = _mixer(model, causal=True)
+    texts = [_tokens(5), _tokens(2), _tokens(6)]
+    x, context = _tokens(*layout.segment.shape), _context(model, layout, True, at)
+    plain = mixer(x, context)
+    with storing(mixer):
+        mixer(
+            torch.stack((texts[0], torch.cat((texts[1], _tokens(3))))),
+            _context(model, Layout.padded([5, 2]), True, at),
+        )
+        mixer(texts[2][None], _context(model, Layout.full(1, 6), True, at))
+    assert mixer.store.keys.shape == (kv, 13, D)
+    got = mixer(x, context)
+    want = _stored(mixer, x, layout, at, texts)
+    torch.testing.assert_close(got[layout.real], want[layout.real], rtol=1e-9, atol=1e-10)
+    assert not torch.allclose(got[layout.real], plain[layout.real])
+    with storing(mixer):
+        pass
+    torch.testing.assert_close(mixer(x, context), plain, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("score", ["dot", "cosine"])
+@pytest.mark.parametrize("heads", [{"count": 4, "kv": 2}, {"kind": "mla", "count": 2}])
+def test_the_laws_hold_beside_a_store(score: str, heads: dict[str, Any]) -> None:
+    """Causality, padding, rows, caches, packing, selection: what is stored is the same for every token."""
+    model = _config(
+        form="decoder", vocab=30, layers=2, heads=heads, attention={"score": score}, position="rope",
+        mixer=[{"kind": "retrieval", "width": 3, "top": 2}, "attention"],
+    )  # fmt: skip
+    decoder: Any = build(model, seed=1)
+    with storing(decoder), torch.inference_mode():
+        decoder(torch.randint(4, 30, (2, 9)), Layout.padded([9, 5]))
+    (layer,) = (m for m in decoder.modules() if isinstance(m, Retrieval))
+    assert len(layer.store) == 14
+    broken = [
+        v.number
+        for v in verify(model, only=[1, 2, 3, 4, 5, 6, 8, 10, 13], model=decoder)
+        if v.status == "broken"
+    ]
+    assert broken == []
+
+
+def test_a_store_is_searched_by_products() -> None:
+    model = _config(form="decoder", attention={"score": "additive"}, mixer="retrieval")
+    mixer, _ = _mixer(model, causal=True)
+    with pytest.raises(UserError, match="by products"), storing(mixer):
+        pass
+    assert mixer.fills is None
+
+
+def test_nothing_is_stored_of_passes_that_fail() -> None:
+    mixer, _ = _mixer(_config(form="decoder", mixer="retrieval"), causal=True)
+    with pytest.raises(KeyError), storing(mixer):
+        raise KeyError
+    assert mixer.fills is None and len(mixer.store) == 0

@@ -499,7 +499,7 @@ def test_sizes() -> None:
         (both, {"generate": -1}, "no size"),
         (both, {"dtype": "int4"}, "known: fp32"),
         (few, {"target": 21}, "model.position.max"),
-        (summed, {"source": 9}, "8 that model.mixer.max"),
+        (summed, {"source": 9}, "8 that model.encoder_mixer.max"),
     ):
         with pytest.raises(UserError, match=words):
             sizes(model, **given)  # type: ignore[arg-type]

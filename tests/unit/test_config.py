@@ -248,7 +248,7 @@ def test_a_wrong_value_is_placed(data: Any, where: str) -> None:
         ("model.dim=null", "null does not fit", "give an integer > 0 and ≤ 1048576"),
         ("model.dim=2.5", "2.5 does not fit", "give an integer > 0 and ≤ 1048576"),
         ("model.scale_embedding=3", "3 does not fit", "give true or false"),
-        ("model.attention.softcap=.inf", "inf does not fit", "give a number > 0 or null; scores s become"),
+        ("model.attention.softcap=.inf", "inf does not fit", "give a number ≥ 0.1 and ≤ 10000 or null; sco"),
         ("model.position.base=1", "1 does not fit", "give a number > 1"),
         ("model.position={kind: t5, buckets: 5}", "5 does not fit", "an integer ≥ 4 and a multiple of 2"),
         ("model.ffn.dim=0", "0 does not fit", "an integer > 0 or null; inner width; 4 × model.dim when"),
@@ -263,7 +263,7 @@ def test_a_wrong_value_is_placed(data: Any, where: str) -> None:
             "needed",
             "a list of kinds of model.attention.visible: everything, w",
         ),
-        ("model.embedding=factorised", "needed", "give an integer > 0; width of the vectors"),
+        ("model.embedding=factorised", "needed", "give an integer ≥ 4; width of the vectors"),
         ("model.experts=4", "4 stands where keys", "give its keys: count, top_k, dim, shared, every, capaci"),
         ("model.experts=4", "4 stands where keys", "such as model.experts.count=8"),
         ("text.vectors=a.vec", "'a.vec' stands", "give its keys: file, frozen; such as text.vectors.file=…"),
@@ -273,6 +273,24 @@ def test_a_wrong_value_is_placed(data: Any, where: str) -> None:
         ("modle.dmi=3", "unknown section 'modle'", "did you mean 'model' in section 'top level'?"),
         ("modle=3", "unknown section 'modle'", "did you mean 'model' in section 'top level'?"),
         ("model.mixer=[lstm, 3]", "3 names no kind", "give one of: attention, lstm"),
+        ("model.mixer=null", "null names no kind", "give one of: attention, lstm"),
+        ("model.position=null", "null names no kind", "give one of: sinusoidal, learned"),
+        ("model.position=ROPE", "unknown kind 'ROPE'", "did you mean rope"),
+        ("model.DIM=3", "unknown key 'DIM'", "did you mean 'dim' in section 'model'?"),
+        (
+            "model.attention.visible.width=3",
+            "unknown key 'width'",
+            "everything has none; of these kinds it is a setting: window, dilated, axial, cells",
+        ),
+        ("model.position.max=3", "unknown key 'max'", "sinusoidal has none; of these kinds it is a sett"),
+        ("model.attention.softcap=1e+300", "1e+300' does not fit", "a number ≥ 0.1 and ≤ 10000"),
+        ("model.attention.softcap=1.0e+300", "1e+300 does not fit", "a number ≥ 0.1 and ≤ 10000"),
+        ("model.norm.eps=1.0e+10", "10000000000.0 does not fit", "a number > 0 and ≤ 1; added"),
+        ("model.norm={kind: rmsnorm, eps: 2}", "2 does not fit", "a number > 0 and ≤ 1; added"),
+        ("model.embedding={kind: factorised, dim: 1}", "1 does not fit", "an integer ≥ 4; width"),
+        ("model.mixer={kind: bottleneck, latents: 1}", "1 does not fit", "of one alone a token reads"),
+        ("model.mixer={kind: linformer, rank: 1}", "1 does not fit", "of one alone a token reads"),
+        ("model.dim=1" + 5000 * "0", "…", "give an integer > 0 and ≤ 1048576"),
     ],
 )
 def test_a_wrong_value_is_told_what_fits(setting: str, what: str, mend: str) -> None:
@@ -312,6 +330,71 @@ def test_every_wrong_value_has_a_mend(cls: type[Settings], name: str) -> None:
             assert error.what and error.mend, (name, wrong)
             said = f"{error.what} {error.mend}"
             assert not re.search(r"Input should|Value error|pydantic|alidation", said), said
+
+
+WIDE = {"attention": {"visible": {"kind": "window", "width": 10**20}}}
+LATE = {"position": {"kind": "rope", "scaling": {"kind": "llama3", "factor": 2, "original": 10**400}}}
+
+
+@pytest.mark.parametrize("model", [
+    WIDE,
+    LATE,
+    {"position": {"kind": "sinusoidal", "offset": 10**20}},
+    {"mixer": {"kind": "retrieval", "width": 2**31 + 1}},
+    {"attention": {"visible": {"kind": "random", "size": 2**63}}},
+    {"mixer": {"kind": "linear", "map": "favor", "features": 10**30}},
+])  # fmt: skip
+def test_an_integer_past_all_bounds_is_refused(model: dict[str, Any]) -> None:
+    """In the same words wherever it stands: arithmetic with it would pass 64 bits."""
+    error = _refused({"model": model})
+    assert "does not fit: an integer is at most 2,147,483,648" in error.what and len(error.what) < 200
+    assert error.mend.startswith("give an integer")
+
+
+def test_the_largest_integers_are_taken() -> None:
+    """And seeds, which are drawn from more."""
+    most = {"kind": "random", "size": 2**31, "count": 2**31, "seed": 2**32 - 1}
+    config = load_config({"model": {"attention": {"visible": most}}, "training": {"seed": 2**63 - 1}})
+    assert config.model.attention.visible.dump() == most and config.training.seed == 2**63 - 1
+    for number in (True, 2.0, "8"):  # pydantic's own conversions are left alone, but for truth values
+        if number is True:
+            _refused({"model": {"dim": number}})
+        else:
+            load_config({"model": {"dim": number, "heads": 1}})
+
+
+def test_one_alone_is_a_list_of_one() -> None:
+    for kind in ("any", "all"):
+        model = ModelConfig.parse(
+            {"attention": {"visible": {"kind": kind, "of": {"kind": "window", "width": 3}}}}
+        )
+        assert model.attention.visible.dump() == {"kind": kind, "of": [{"kind": "window", "width": 3}]}
+        assert ModelConfig.parse({"attention": {"visible": {"kind": kind, "of": "everything"}}})
+
+
+def test_how_long_a_sequence_may_be() -> None:
+    """The least of what positions and mixers say, stack by stack, and by the keys that the user has."""
+    short, long = {"kind": "linformer", "max": 30}, {"kind": "linformer", "max": 60}
+    none = ModelConfig()
+    assert none.limits() == {} and none.max_positions() is None
+    model = ModelConfig.parse({"encoder_mixer": [long, short], "position": {"kind": "learned", "max": 50}})
+    assert model.limits() == {"model.position.max": 50, "model.encoder_mixer.max": 30}
+    assert (model.max_positions(), model.max_positions("encoder"), model.max_positions("decoder")) == (
+        30,
+        30,
+        50,
+    )
+    alone = ModelConfig.parse({"form": "encoder", "mixer": long, "position": "none"})
+    assert alone.limits() == {"model.mixer.max": 60} and alone.max_positions() == 60
+
+
+def test_a_value_that_yaml_cannot_make_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("text: {source: 2020-13-45}\n")
+    with pytest.raises(UserError, match="cannot be read") as caught:
+        load_config(path)
+    assert caught.value.where == str(path) and "quotes" in caught.value.mend
+    assert load_config({}, ["text.source=2020-13-45"]).text.source == "2020-13-45"
 
 
 def test_one_file_needs_no_list() -> None:

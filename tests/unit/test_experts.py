@@ -120,6 +120,13 @@ def test_capacity_is_of_training(tmp_path: Path) -> None:
     assert calm[0] == calm[1] == busy[1] != busy[0]
 
 
+def test_more_room_than_there_are_tokens(tmp_path: Path) -> None:
+    """Whatever the capacity: nothing is computed of tokens that are not there."""
+    trainers = [trainer(tmp_path / str(i), {"count": 4, "capacity": c}) for i, c in enumerate((None, 1e300))]
+    losses = [t.objective.loss(t.model.train(), t.train_data.batch(range(8))).nll for t in trainers]
+    assert losses[0] == losses[1]
+
+
 # -- what is kept ------------------------------------------------------------------------------------------
 
 

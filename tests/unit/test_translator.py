@@ -8,7 +8,8 @@ from triptych.config import DecodingConfig, RunConfig
 from triptych.engine import Bundle
 from triptych.errors import UserError
 from triptych.model import build
-from triptych.text import split_long, train_tokenizer
+from triptych.text import Pairs, split_long, train_tokenizer
+from triptych.training.tasks.translation import encode
 
 LINE = "we have two cats. " * 6
 
@@ -39,6 +40,36 @@ def test_lines_of_nothing_to_see_are_blank(bundle: Bundle) -> None:
     for line in ("", " \t", "\u200b", "\u200b \ufeff\u2060", "\u00ad"):
         (found,) = bundle.translate_full([line])
         assert (found.text, found.alternatives[0].reason) == ("", "blank")
+
+
+def test_positions_limit_each_side() -> None:
+    """A source no longer than the encoder takes; outputs as long as the decoder goes."""
+    tokenizer = train_tokenizer(["we have two cats."], kind="byte", size=260)
+    settings = {
+        "vocab": tokenizer.size, "dim": 16, "layers": 1, "heads": 2,
+        "encoder_mixer": {"kind": "linformer", "rank": 2, "max": 12},
+    }  # fmt: skip
+    config = RunConfig.parse({"text": {"tokenizer": "byte", "target": "en"}, "model": settings})
+    translator = Bundle(config, tokenizer, build(config.model, seed=1).eval()).translator
+    assert translator.max_length == 11
+    (found,) = translator.translate([LINE], DecodingConfig(min_length=40, max_length=40))
+    assert found.split > 1
+    with pytest.raises(UserError, match="the model takes 11"):
+        translator.translate([LINE], DecodingConfig(), strict=True)
+
+
+def test_pairs_that_pass_the_positions_are_left_out() -> None:
+    """By the key that the user has, as those longer than data.max_length are."""
+    tokenizer = train_tokenizer(["we have two cats."], kind="byte", size=260)
+    config = RunConfig.parse({"model": {"encoder_mixer": {"kind": "linformer", "max": 12}}})
+    said: list[str] = []
+    texts = ["we have two", "we have two cats"]
+    pairs = Pairs(texts, texts, [("a.tsv", 1), ("a.tsv", 2)])
+    assert len(encode(pairs, tokenizer, config, said.append, "training")) == 1
+    assert said == ["1 training pairs are longer than 11 tokens and left out (a.tsv:2)"]
+    with pytest.raises(UserError, match="no training pair") as caught:
+        encode(Pairs(texts[1:], texts[1:], [("a.tsv", 2)]), tokenizer, config, said.append, "training")
+    assert caught.value.where == "model.encoder_mixer.max"
 
 
 def test_parts_of_a_line_draw_apart(bundle: Bundle) -> None:

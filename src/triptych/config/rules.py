@@ -161,8 +161,8 @@ def _scaled_once(m: ModelConfig) -> Refusal | None:
     if not (m.tied and m.scale_embedding and getattr(m.output, "scale", False)):
         return None
     return (
-        "tied weights would be scaled up where they are read and down where they are said, and logits √dim too "
-        "small to learn from",
+        "tied weights would be scaled up where they are read and down where they are said, and logits "
+        "√dim too small to learn from",
         "output.scale",
         "set model.scale_embedding=false, or leave it out",
     )

@@ -27,9 +27,9 @@ from triptych.model.visible import Mask
 
 Way = Literal["auto", "reference", "sdpa", "short"]
 
-# Up to this many keys, `short` is faster than the fused CPU kernels in training (benchmarks/attend.py); of fp32
-# whose products may not run in the faster kernels (as training lets them) up to fewer: from there both take the
-# same time, and the fused ones keep no weights.
+# Up to this many keys, `short` is faster than the fused CPU kernels in training (benchmarks/attend.py).
+# In fp32 up to fewer, unless products may run in the faster kernels (as training lets them): from there both
+# take the same time, and the fused ones keep no weights.
 SHORT, SHORT_SLOW = 256, 128
 # So many scores a core at a time: then they stay in its cache, as those of the fused kernels do.
 NEAR = 1 << 19

@@ -5,6 +5,8 @@ V vocabulary, C model width, E width of a row of the table (C unless factorised)
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -49,8 +51,8 @@ def spread(model: ModelConfig, wide: float) -> float:
     """Standard deviation of rows that makes √C · embedding, or the embedding itself where the tied output
     divides by √C, of unit variance; ``wide`` is C where logits are to be that too."""
     if model.scale_embedding:
-        return wide**-0.5
-    return (model.dim / wide) ** 0.5 if model.tied and getattr(model.output, "scale", False) else 0.02
+        return 1 / math.sqrt(wide)
+    return math.sqrt(model.dim / wide) if model.tied and getattr(model.output, "scale", False) else 0.02
 
 
 @carries_out(parts.TableEmbedding)

@@ -71,7 +71,10 @@ def piece_vectors(path: Path, pieces: Sequence[str]) -> dict[int, Vector]:
 
 def _start(path: Path) -> tuple[int, int]:
     """How many lines come before the vectors, and the width."""
-    fields = next(stream_lines(path), "").rstrip(" ").split(" ")
+    first = next(stream_lines(path), None)
+    if first is None:
+        raise UserError("this file is empty", str(path), "give a file with a word and its numbers a line")
+    fields = first.rstrip(" ").split(" ")
     if len(fields) == 2 and all(field.isdecimal() for field in fields):
         return 1, int(fields[1])
     if len(fields) < 2 or not _numbers(fields[-1:]):

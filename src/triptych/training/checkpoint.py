@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -79,15 +79,27 @@ def list_checkpoints(folder: Path) -> list[Checkpoint]:
     return sorted(named, key=lambda c: c.step)
 
 
-def newest(folder: Path) -> tuple[Checkpoint | None, dict[str, Any] | None, list[str]]:
-    """The newest undamaged checkpoint with its content, and the damaged ones passed over, as messages."""
+class Newest(NamedTuple):
+    """The newest undamaged checkpoint, if there is one, with its content; and the damaged ones passed over,
+    as messages."""
+
+    checkpoint: Checkpoint | None
+    state: dict[str, Any] | None
+    passed: list[str]
+
+
+NONE = Newest(None, None, [])
+
+
+def newest(folder: Path) -> Newest:
+    """Of a run's checkpoints."""
     passed: list[str] = []
     for found in reversed(list_checkpoints(folder)):
         try:
-            return found, found.read(), passed
+            return Newest(found, found.read(), passed)
         except UserError as error:
             passed.append(str(error))
-    return None, None, passed
+    return Newest(None, None, passed)
 
 
 def average(states: list[Mapping[str, torch.Tensor]]) -> dict[str, torch.Tensor]:

@@ -28,14 +28,14 @@ from triptych.evaluation import Result
 from triptych.model import Model, build, tensors
 from triptych.objectives import Loss
 from triptych.text import Tokenizer, write_text_atomic
-from triptych.training.checkpoint import average, list_checkpoints, newest
+from triptych.training.checkpoint import NONE, Newest, average, list_checkpoints, newest
 from triptych.training.init import Start, begin
 from triptych.training.loop import MARKS, Trainer
 from triptych.training.machine import choose_precision, keep_memory, prefer_fast_fp32
 from triptych.training.monitor import Monitor
 from triptych.training.schedule import Pace
 from triptych.training.tasks import Corpus, Say, Task, silent, task
-from triptych.training.vectors import check_width, fill
+from triptych.training.vectors import check_width, fill, freeze
 
 # Of a budget, for choosing, averaging, tuning and scoring at the end.
 RESERVE, MOST_RESERVED = 0.035, 90.0
@@ -98,7 +98,9 @@ def train(
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     keep_memory()
     prefer_fast_fp32()
-    check_width(config)
+    found = newest(folder / "checkpoints") if resume else NONE
+    if found.state is None:
+        check_width(config)
     check_form(config)
     start = Start.of(config) if not resume else None
     road = task(config)
@@ -107,7 +109,10 @@ def train(
     torch.manual_seed(config.training.seed)
     model = begin(build(config.model), start, config, say)
     if config.text.vectors is not None:
-        fill(model, config.text.vectors, ready.tokenizer, road.texts(corpus.train), say)
+        if found.state is None:
+            fill(model, config.text.vectors, ready.tokenizer, road.texts(corpus.train), say)
+        else:  # the checkpoint has them
+            freeze(model, config.text.vectors)
     model.to(device)
     seconds = config.training.seconds
     reserve = min(MOST_RESERVED, RESERVE * seconds) if seconds else 0.0
@@ -118,8 +123,9 @@ def train(
         trainer.seconds = seconds - reserve
     _describe(config, model, ready, road.noun, say)
     if resume:
-        _restore(trainer, folder, monitor, say)
+        _restore(trainer, found, folder, monitor, say)
         write_text_atomic(folder / CONFIG, to_yaml(config))  # what was changed holds from here on
+    del found  # it is as large as what is trained
     if not trainer.pace.over:
         trainer.probe()
         if trainer.seconds is not None and not resume:
@@ -278,19 +284,19 @@ def _show(changes: list[tuple[str, Any, Any]], say: Say, mend: str) -> None:
             raise UserError("this setting cannot change while a run goes on", key, mend)
 
 
-def _restore(trainer: Trainer, folder: Path, monitor: Monitor, say: Say) -> None:
+def _restore(trainer: Trainer, found: Newest, folder: Path, monitor: Monitor, say: Say) -> None:
     for unfinished in folder.rglob(".*.tmp*"):  # what a kill cut off
         unfinished.unlink(missing_ok=True)
-    found, state, damaged = newest(folder / "checkpoints")
+    checkpoint, state, damaged = found
     for message in damaged:
         say(f"passed over: {message}")
-    if found is None or state is None:
+    if checkpoint is None or state is None:
         say("no checkpoint yet: starting from the beginning")
         monitor.rewind(-1)
         return
     if state.get("origin", trainer.origin) != trainer.origin:
         what = "this checkpoint is of a run with other data or another tokenizer"
-        raise UserError(what, str(found.path), "put back the checkpoints of this run")
+        raise UserError(what, str(checkpoint.path), "put back the checkpoints of this run")
     before = RunConfig.parse(state["config"]) if "config" in state else trainer.config
     changed = [c for c in differences(before, trainer.config) if not c[0].startswith("decoding.")]
     shown = [c[0] for c in differences(load_config(folder / CONFIG), trainer.config)]
@@ -300,12 +306,12 @@ def _restore(trainer: Trainer, folder: Path, monitor: Monitor, say: Say) -> None
     except (KeyError, IndexError, TypeError, ValueError, RuntimeError):
         what = "this checkpoint does not fit the run's model"
         raise UserError(
-            what, str(found.path), "put back the checkpoints and config.yaml of this run"
+            what, str(checkpoint.path), "put back the checkpoints and config.yaml of this run"
         ) from None
     _replan(trainer, any(key in ("training.steps", "training.budget") for key, _, _ in changed))
-    monitor.rewind(found.step)
-    monitor.record("resume", found.step)
-    say(f"going on from step {found.step}")
+    monitor.rewind(checkpoint.step)
+    monitor.record("resume", checkpoint.step)
+    say(f"going on from step {checkpoint.step}")
     if trainer.pace.over:
         say("training is at its end: give more training.steps, or a longer --budget, to train on")
 

@@ -49,15 +49,24 @@ def fill(
         raise UserError(what, settings.file, "give vectors of the language, for words or pieces of words")
     place = torch.tensor(list(found))
     rows = torch.from_numpy(np.stack(list(found.values())))
-    for embedding in [m for m in model.modules() if isinstance(m, Embedding)]:
-        weight = embedding.weight
-        assert isinstance(weight, nn.Parameter)
+    for weight in _weights(model):
         with torch.no_grad():
             scale = (weight.square().mean() / rows.square().mean()).sqrt()
             weight[place] = (rows.to(weight) * scale).to(weight)
-        weight.requires_grad_(not settings.frozen)
+    freeze(model, settings)
     ids = chain.from_iterable(tokenizer.encode_batch(list(texts)))
     running = np.bincount(np.fromiter(ids, np.int64), minlength=tokenizer.size)
     share = running[list(found)].sum() / running.sum()
     end = "; the embedding is frozen" if settings.frozen else ""
     say(f"vectors: {len(found):,} of {tokenizer.size:,} entries, {share:.1%} of running tokens{end}")
+
+
+def freeze(model: nn.Module, settings: VectorsConfig) -> None:
+    """Keep the embeddings as they are, if the settings say so."""
+    for weight in _weights(model):
+        weight.requires_grad_(not settings.frozen)
+
+
+def _weights(model: nn.Module) -> list[nn.Parameter]:
+    """Of all embeddings."""
+    return [m.weight for m in model.modules() if isinstance(m, Embedding)]

@@ -1,7 +1,8 @@
 """Attention near by, and to what matches best among all that is older.
 
-    keys     m m m m m m m m m m │ n n n n ●        n  the window: all of it is read
-                 ↑     ↑         │          query   m  memory: each head reads its ``top`` best matches
+    s s s s │ m m m m m m m m m m │ n n n n ●        n  the window: all of it is read
+      ↑     │     ↑     ↑         │          query   m  memory, and s, a store of other texts, if there is
+                                                        one: each head reads its ``top`` best matches
     y = (1 - g) · window + g · memory,  g = sigmoid(gate), one a head
 
 Shapes: B rows, T tokens, S keys, H query heads, G key/value heads, D head width, C model width, N stored.
@@ -9,17 +10,24 @@ Shapes: B rows, T tokens, S keys, H query heads, G key/value heads, D head width
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from triptych.config import ModelConfig, Part, parts
+from triptych.errors import UserError
 from triptych.layout import Layout
 from triptych.model.attention import Attention, SelfAttention
 from triptych.model.mixer import Mixer
 from triptych.model.registry import Context, Cost, Place, Shape, carries_out, part_of
 from triptych.model.visible import Mask, Visible, Window
+
+
+NOTHING = torch.empty(0, 0)
 
 
 @dataclass(frozen=True)
@@ -44,15 +52,18 @@ class Chosen(Visible):
 
 @carries_out(parts.RetrievalMixer)
 class Retrieval(Attention, Mixer):
-    """Memorizing Transformers (Wu et al. 2022, section 3.1) with the sequence's own older tokens as memory.
+    """Memorizing Transformers (Wu et al. 2022, section 3.1) with the sequence's own older tokens as memory,
+    and what ``storing`` has put aside beside them.
 
     Matches are exact: all scores are computed. Keys are compared as kept, so rotary positions count; what
     positions add to scores counts in the window alone. Gradients reach what is retrieved in the same pass.
     """
 
+    fills: Store | None = None
+
     def __init__(self, settings: parts.RetrievalMixer, model: ModelConfig, place: Place) -> None:
         super().__init__(model, cross=False)
-        self.settings, self.layer = settings, place.layer
+        self.settings, self.layer, self.store = settings, place.layer, Store()
         self.gate = nn.Parameter(torch.zeros(model.heads.count))
         self.join, self.out = self.out, nn.Identity()  # type: ignore[assignment]
 
@@ -84,6 +95,10 @@ class Retrieval(Attention, Mixer):
         k, v = self.heads.open(tuple(kept))
         near = self.meet(q, k, v, context.visible & Window(width), layout, keys, context.position)
         older = (context.visible & Beyond(width)).lower(layout, keys)
+        if self.fills is not None:
+            self.fills.add(*(x.detach().transpose(0, 1)[:, layout.real] for x in self.heads.open(new)))
+        if len(self.store):
+            k, v, older = self.joined(q, k, v, older)
         far = self.meet(q, k, v, Chosen(self.best(q, k, older)), layout, keys, None)
         gate_H1 = self.gate.sigmoid().to(near.dtype)[:, None]
         near, far = (x.view(*x.shape[:2], q.shape[1], -1) for x in (near, far))
@@ -99,31 +114,70 @@ class Retrieval(Attention, Mixer):
         places = score.masked_fill(~mask.seen, float("-inf")).topk(top, -1).indices
         return torch.zeros_like(score, dtype=torch.bool).scatter_(-1, places, True) & mask.seen
 
+    def joined(self, q: Tensor, k: Tensor, v: Tensor, older: Mask) -> tuple[Tensor, Tensor, Mask]:
+        """Keys and values and, behind them, those of the store that are among the ``top`` of any query."""
+        assert older.seen is not None
+        keys_GND, values_GND = self.store.keys.to(q), self.store.values.to(v)
+        asked, known = self.score.fold(q.detach(), keys_GND[None])
+        asked_GQD = asked.transpose(0, 1).reshape(len(keys_GND), -1, q.shape[-1])
+        some = Store(known[0], values_GND).search(asked_GQD, self.settings.top)[1].unique()
+        k, v = (
+            torch.cat((own, stored[:, some].expand(len(q), -1, -1, -1)), 2)
+            for own, stored in ((k, keys_GND), (v, values_GND))
+        )
+        return k, v, Mask(F.pad(older.seen, (0, len(some)), value=True))
+
     def scaled(self) -> list[Tensor]:
         return [*self.heads.scaled(), self.join.weight]
 
 
 class Store:
-    """Keys and their values outside of any model, and the exact search for the nearest by inner product."""
+    """Keys and their values outside of any model, and the exact search for the nearest by inner product: one
+    set ``[N, D]``, or G of them side by side, ``[G, N, D]``, each with queries of its own."""
 
-    def __init__(self) -> None:
-        self.keys, self.values = torch.empty(0), torch.empty(0)
+    def __init__(self, keys_ND: Tensor = NOTHING, values_NE: Tensor = NOTHING) -> None:
+        self.keys, self.values = keys_ND, values_NE
+
+    def __len__(self) -> int:
+        return self.keys.shape[-2]
 
     def add(self, keys_ND: Tensor, values_NE: Tensor) -> None:
-        """Store keys ``[N, D]`` and a value for each."""
-        assert len(keys_ND) == len(values_NE)
-        self.keys = torch.cat((self.keys, keys_ND)) if len(self.keys) else keys_ND
-        self.values = torch.cat((self.values, values_NE)) if len(self.values) else values_NE
+        """Store keys and a value for each."""
+        assert keys_ND.shape[:-1] == values_NE.shape[:-1]
+        if len(self):
+            keys_ND = torch.cat((self.keys, keys_ND), -2)
+            values_NE = torch.cat((self.values, values_NE), -2)
+        self.keys, self.values = keys_ND, values_NE
 
     def search(self, queries_QD: Tensor, top: int, block: int = 4096) -> tuple[Tensor, Tensor]:
         """The ``top`` highest products of each query, highest first, ``[Q, top]``, and the places of their
         keys in the order of adding; fewer when less is stored. ``block`` keys at a time are compared."""
-        best = queries_QD.new_empty(len(queries_QD), 0)
+        best = queries_QD.new_empty(*queries_QD.shape[:-1], 0)
         places = torch.empty(best.shape, dtype=torch.int64, device=best.device)
-        for start in range(0, len(self.keys), block):
-            new = queries_QD @ self.keys[start : start + block].T
-            number = torch.arange(start, start + new.shape[1], device=new.device).expand_as(new)
-            joined = torch.cat((best, new), 1)
-            best, which = joined.topk(min(top, joined.shape[1]), 1)
-            places = torch.cat((places, number), 1).gather(1, which)
+        for start in range(0, len(self), block):
+            new = queries_QD @ self.keys[..., start : start + block, :].to(best).transpose(-1, -2)
+            number = torch.arange(start, start + new.shape[-1], device=new.device).expand_as(new)
+            joined = torch.cat((best, new), -1)
+            best, which = joined.topk(min(top, joined.shape[-1]), -1)
+            places = torch.cat((places, number), -1).gather(-1, which)
         return best, places
+
+
+@contextmanager
+def storing(model: nn.Module) -> Iterator[None]:
+    """What retrieval layers are given in the passes within is stored, and read by all passes after: keys and
+    values of other texts, as in a datastore (Khandelwal et al. 2020, section 2). It takes the place of what
+    was stored before."""
+    layers = [m for m in model.modules() if isinstance(m, Retrieval)]
+    if not all(layer.score.folds for layer in layers):
+        what = "a store is searched by products, which this score is not"
+        raise UserError(what, "model.attention.score", "use scaled_dot, dot or cosine")
+    for layer in layers:
+        layer.fills = Store()
+    try:
+        yield
+        for layer in layers:
+            layer.store = layer.fills or Store()
+    finally:
+        for layer in layers:
+            layer.fills = None
