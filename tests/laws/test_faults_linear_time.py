@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from laws.test_faults import CONFIGS, Fault, also, broken, check_fault, planted
-from triptych.model.mixers import apart, linear, linformer, retention, ssm, sums
+from triptych.model.mixers import apart, convolution, linear, linformer, retention, ssm, sums
 
 DECODER: dict[str, Any] = {
     "form": "decoder",
@@ -64,14 +64,14 @@ FAULTS = [
       "(k * layout.real[:, None, :, None])", "k", also(3, 5, 8, 19)),
     F("the state is forgotten between passes", 4, "ssm", ssm.Ssm.scan,
       "carry = context.held.carry if", "carry = None if", also(6, 18)),
-    F("taps read one token too early", 4, "ssm", ssm.Ssm.near,
-      "neighbours(own(keys), T, self.reach)", "neighbours(own(keys), T, range(-K, 0))",
+    F("taps read one token too early", 4, "ssm", convolution.near,
+      "neighbours(keys, T, reach)", "neighbours(keys, T, range(reach[0] - 1, reach[-1]))",
       also(3, 8, 18)),
-    F("taps read one token too late", 1, "ssm", ssm.Ssm.near,
-      "neighbours(own(keys), T, self.reach)", "neighbours(own(keys), T, range(2 - K, 2))",
+    F("taps read one token too late", 1, "ssm", convolution.near,
+      "neighbours(keys, T, reach)", "neighbours(keys, T, range(reach[0] + 1, reach[-1] + 2))",
       also(3, 4, 6, 8, 18)),
-    F("taps read one token too late where nothing is padded", 3, "ssm", ssm.Ssm.near,
-      "F.pad(u_BSE, (0, 0, K - 1, 0))", "F.pad(u_BSE, (0, 0, K - 2, 1))", also(4, 8, 18)),
+    F("taps read one token too late where nothing is padded", 3, "ssm", convolution.near,
+      "(0, 0, -reach[0], reach[-1])", "(0, 0, -reach[0] - 1, reach[-1] + 1)", also(4, 8, 18)),
     F("random features are drawn anew", 7, "favor", linear.Favor.__init__,
       'self.register_buffer("omega", omega.flatten(0, 1)[:many].float())',
       "self.omega = torch.randn(many, D)"),

@@ -59,7 +59,7 @@ FAULTS = [
       "settings.kernel - 1", "settings.kernel - 2", also(3, 6, 18)),
     F("taps reach into other sequences", 5, "convolution", convolution.neighbours,
       "(keys.segment << 32) + keys.position", "keys.position + 0", ANY),
-    F("taps go by slots", 2, "convolution", convolution.Convolution.near,
+    F("taps go by slots", 2, "convolution", convolution.near,
       "if keys.plain", "if keys.length == T", ANY),
 ]  # fmt: skip
 

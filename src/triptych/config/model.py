@@ -142,7 +142,10 @@ class ModelConfig(Settings):
         """Where it says how many tokens a sequence may have, and what it says: of some stacks, or of all."""
         found: dict[str, int] = {}
         for side in sides or self.stacks:
-            keys = [("model.position", self.position), *((self.mixer_key(side), m) for m in self.mixers(side))]
+            keys = [
+                ("model.position", self.position),
+                *((self.mixer_key(side), m) for m in self.mixers(side)),
+            ]
             for key, chosen in keys:
                 if (most := getattr(chosen, "max", None)) is not None:
                     found[f"{key}.max"] = min(most, found.get(f"{key}.max", most))

@@ -91,6 +91,12 @@ class Tuned(Objective):
     """What is learned on top of a model that may have been trained before (``training.init``)."""
 
     forms: ClassVar[tuple[Form, ...]] = ("encoder", "decoder")
+    word_dropout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of tokens that are hidden in training, anew each epoch (Iyyer et al. 2015)",
+    )
     frozen: bool = Field(False, description="train the new head alone")
     head_rate: PositiveFloat = Field(1.0, description="the head's learning rate, times the others'")
 

@@ -163,7 +163,8 @@ def suggest(root: type[Settings], key: str, section: str) -> str:
     axis = next((cls for cls in root.__mro__ if Part in cls.__bases__), None)
     kinds = [kind for kind, one in choices(axis).items() if key in one.model_fields] if axis else []
     if kinds:
-        return f"{root.model_fields['kind'].default} has none; of these kinds it is a setting: {', '.join(kinds)}"
+        own = root.model_fields["kind"].default
+        return f"{own} has none; of these kinds it is a setting: {', '.join(kinds)}"
     if close := nearest(key, here):
         return f"did you mean {close[0]!r} in section {section or 'top level'!r}?"
     if close := nearest(key, [name for name, _ in everywhere]):

@@ -42,7 +42,7 @@ class Attention(Watched):
 
     layer = 0
 
-    def __init__(self, model: ModelConfig, cross: bool) -> None:
+    def __init__(self, model: ModelConfig, cross: bool = True) -> None:
         super().__init__()
         self.heads: Heads = part_of(model.heads)(model.heads, model, cross)
         score = model.attention.score
@@ -97,9 +97,7 @@ class Attention(Watched):
             self.watch.append(weights)
             return y_BHTD
 
-        # Watched weights are those of all queries over all keys.
-        whole = self.watch is not None
-        if whole:
+        if self.watch is not None:  # weights of all queries over all keys
             y_BHTD = some(q, k, v, query, key)
         else:
             y_BHTD = in_blocks(q, k, v, visible, query, key, some, self.relative)
@@ -130,12 +128,10 @@ class SelfAttention(Attention, Mixer):
 
     @classmethod
     def kept(cls, settings: Part, model: ModelConfig, place: Place) -> tuple[int, int]:
-        """Values a state holds: of each token, and of each row."""
         return part_of(model.heads).kept_values(model, False), 0
 
     @classmethod
     def sees(cls, settings: Part, visible: Visible) -> int | None:
-        """As far as its queries see."""
         return visible.reach.back
 
     def forward(self, x_BTC: Tensor, context: Context) -> Tensor:
@@ -147,9 +143,6 @@ class SelfAttention(Attention, Mixer):
 
 class CrossAttention(Attention):
     """Tokens attend to a source."""
-
-    def __init__(self, model: ModelConfig) -> None:
-        super().__init__(model, cross=True)
 
     @classmethod
     def cost(cls, model: ModelConfig, shape: Shape) -> Cost:

@@ -38,9 +38,7 @@ class CoAttention(nn.Module):
         self.cross = nn.ModuleList(CrossAttention(model) for _ in range(2))
         self.ffn = nn.ModuleList(feed_forward(model, PLACE) for _ in range(2))
         self.residuals = nn.ModuleList(Residual(model, PLACE) for _ in range(4))
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                fresh(module)
+        fresh(self)
 
     @staticmethod
     def cost(model: ModelConfig, batch: int, length: int, other: int) -> Cost:

@@ -113,7 +113,6 @@ class GroupedHeads(Heads):
         return k, v
 
     def scaled(self) -> list[Tensor]:
-        """The weights of the values (Wang et al. 2022, section 4.1)."""
         fused = self.kv if hasattr(self, "kv") else self.qkv
         return [fused.weight[-self.G * self.D :]]
 
@@ -129,7 +128,7 @@ class LatentHeads(Heads):
     def __init__(self, settings: parts.LatentHeads, model: ModelConfig, cross: bool) -> None:
         super().__init__()
         self.H, self.D = settings.count, model.head_dim
-        self.L, self.R = _latent(model), 0 if cross else _rotary(model)
+        self.L, self.R = _latent(model), _rotary(model, cross)
         self.dotted, self.width = self.D + self.R, self.H * self.D
         C, bias, asks = model.dim, settings.bias, settings.query or model.dim
         if settings.query:
@@ -143,16 +142,10 @@ class LatentHeads(Heads):
 
     @staticmethod
     def cost(model: ModelConfig, cross: bool, queries: int, kept: int, opened: int) -> Cost:
-        """``queries`` tokens asking, ``kept`` tokens projected to be kept, ``opened`` kept ones used."""
         settings: Any = model.heads
-        H, D, L, R, C = (
-            settings.count,
-            model.head_dim,
-            _latent(model),
-            0 if cross else _rotary(model),
-            model.dim,
-        )
-        bias, asks = settings.bias, settings.query or C
+        H, D, C, bias = settings.count, model.head_dim, model.dim, settings.bias
+        asks = settings.query or C
+        L, R = _latent(model), _rotary(model, cross)
         total = linear_cost(queries, asks, H * (D + R), bias)
         if settings.query:
             total += linear_cost(queries, C, asks, bias) + Cost(asks)
@@ -162,13 +155,11 @@ class LatentHeads(Heads):
 
     @staticmethod
     def dots(model: ModelConfig, cross: bool) -> int:
-        """Width of what is dotted."""
-        return model.head_dim + (0 if cross else _rotary(model))
+        return model.head_dim + _rotary(model, cross)
 
     @staticmethod
     def kept_values(model: ModelConfig, cross: bool) -> int:
-        """Values kept of each token."""
-        return _latent(model) + (0 if cross else _rotary(model))
+        return _latent(model) + _rotary(model, cross)
 
     def query(self, x_BTC: Tensor) -> Tensor:
         if hasattr(self, "q_down"):
@@ -193,7 +184,6 @@ class LatentHeads(Heads):
         return k, v
 
     def scaled(self) -> list[Tensor]:
-        """The weights of the values."""
         return [self.up.weight.view(self.H, 2, self.D, self.L)[:, 1]]
 
 
@@ -201,5 +191,5 @@ def _latent(model: ModelConfig) -> int:
     return getattr(model.heads, "latent", None) or 4 * model.head_dim
 
 
-def _rotary(model: ModelConfig) -> int:
-    return model.rotary_dim if isinstance(model.position, parts.Rope) else 0
+def _rotary(model: ModelConfig, cross: bool) -> int:
+    return model.rotary_dim if isinstance(model.position, parts.Rope) and not cross else 0

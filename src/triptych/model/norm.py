@@ -26,7 +26,6 @@ class LayerNorm(nn.LayerNorm):
 
     @classmethod
     def cost(cls, settings: parts.LayerNorm, model: ModelConfig) -> Cost:
-        """Gain and bias."""
         return Cost((1 + settings.bias) * model.dim)
 
 
@@ -39,7 +38,6 @@ class RMSNorm(nn.RMSNorm):
 
     @classmethod
     def cost(cls, settings: parts.RMSNorm, model: ModelConfig) -> Cost:
-        """Gain."""
         return Cost(model.dim)
 
 

@@ -96,9 +96,7 @@ class Head(nn.Module):
         self.how = model.pool if auto else getattr(settings, "pool", None)
         self.pooler = nn.Linear(model.dim, model.dim) if getattr(settings, "pooler", False) else None
         self.dropout, self.map = Dropout(model.dropout), nn.Linear(model.dim, count) if count else None
-        for map in (self.pooler, self.map):
-            if map is not None:
-                fresh(map)
+        fresh(self)
         if self.map is not None:
             nn.init.normal_(self.map.weight, std=0.02)
 

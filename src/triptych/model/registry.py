@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from operator import add
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from triptych.config import ModelConfig, Part
@@ -156,15 +157,10 @@ class Cost:
     spared: int = 0
 
     def __add__(self, o: Cost) -> Cost:
-        return Cost(
-            self.parameters + o.parameters,
-            self.flops + o.flops,
-            self.meeting + o.meeting,
-            self.spared + o.spared,
-        )
+        return Cost(*map(add, astuple(self), astuple(o)))
 
     def __mul__(self, times: int) -> Cost:
-        return Cost(self.parameters * times, self.flops * times, self.meeting * times, self.spared * times)
+        return Cost(*(each * times for each in astuple(self)))
 
 
 def linear_cost(tokens: int, inner: int, outer: int, bias: bool) -> Cost:

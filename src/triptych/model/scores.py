@@ -67,7 +67,6 @@ class Cosine(Score):
 
     @classmethod
     def cost(cls, settings: parts.Score, model: ModelConfig, dim: int, pairs: int) -> Cost:
-        """Of comparing so many pairs in each head."""
         return Cost(model.heads.count, 2 * pairs * model.heads.count * dim)
 
     def fold(self, q_BHTD: Tensor, k_BGSD: Tensor) -> tuple[Tensor, Tensor]:

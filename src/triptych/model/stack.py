@@ -68,10 +68,6 @@ class Block(nn.Module):
         """What reads the source, if the stack has one."""
         return self.mixer if self.cross is None else self.cross
 
-    def source_keys(self, source_NSC: Tensor) -> tuple[Tensor, ...]:
-        """What is made of a source, once."""
-        return self.reader.keys(source_NSC)
-
 
 class Stack(nn.Module):
     """Blocks with one position scheme; what is visible may differ from layer to layer."""
@@ -84,9 +80,7 @@ class Stack(nn.Module):
         self.embedding_norm = build_norm(model) if model.embedding_norm else nn.Identity()
         self.blocks = nn.ModuleList(Block(model, place) for place in places)
         self.norm = build_norm(model) if ends_with_norm(model) else nn.Identity()
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                fresh(module)
+        fresh(self)
         if model.norm.placement == "deep":
             shrink(self.blocks, deep(places[0])[1])
 
@@ -151,18 +145,11 @@ def block_costs(
     return {**out, "norms": norm_cost(model) * norms_in_block(model, 3 if cross else 2)}
 
 
-def kept_values(
-    model: ModelConfig, rows: int, chunks: Sequence[int], sources: int, source: int, back: int = 0
-) -> int:
-    """Values a decoder's state holds after passes of ``chunks`` tokens over ``rows`` rows and ``sources``
-    sources of ``source`` tokens."""
-    return sum(kept_by_kind(model, rows, chunks, sources, source, back).values())
-
-
 def kept_by_kind(
     model: ModelConfig, rows: int, chunks: Sequence[int], sources: int, source: int, back: int = 0
 ) -> dict[str, int]:
-    """The same apart: of all tokens, of the newest in layers that do not look back further, of each row
+    """Values a decoder's state holds after passes of ``chunks`` tokens over ``rows`` rows and ``sources``
+    sources of ``source`` tokens: of all tokens, of the newest in layers that look back no further, of rows
     (recurrent sums), and of the source."""
     total = {"tokens": 0, "windows": 0, "rows": 0, "source": 0}
     for i, (mixer, seen) in enumerate(zip(model.mixers("decoder"), sights(model, True), strict=True)):
@@ -178,11 +165,13 @@ def kept_by_kind(
     return total
 
 
-def fresh(module: nn.Linear) -> None:
-    """Xavier-uniform weights and zero biases (Glorot and Bengio 2010)."""
-    nn.init.xavier_uniform_(module.weight)
-    if module.bias is not None:
-        torch.nn.init.zeros_(module.bias)
+def fresh(module: nn.Module) -> None:
+    """Xavier-uniform weights and zero biases of all linear maps in it (Glorot and Bengio 2010)."""
+    for m in module.modules():
+        if isinstance(m, nn.Linear):
+            nn.init.xavier_uniform_(m.weight)
+            if m.bias is not None:
+                nn.init.zeros_(m.bias)
 
 
 def shrink(blocks: nn.ModuleList, beta: float) -> None:

@@ -54,9 +54,8 @@ class Book:
         self.moved: Tensor | None = None
         self._plain = self._alike = True
         self._dropped, self._lowest = False, 0
-        self._position: Tensor | None = None
-        self._segment: Tensor | None = None
-        self._number: Tensor | None = None  # which of the tokens stored: slots lose their order by dropping
+        # [3, R, capacity]: positions, segments, and which of the tokens stored it is: slots lose their order.
+        self._tokens: Tensor | None = None
 
     def advance(self, layout: Layout) -> None:
         """Make room for the tokens of a pass, before layers store what is theirs."""
@@ -68,32 +67,28 @@ class Book:
         self.start, self.stop = self.stop, self.stop + layout.length
         number = torch.arange(self.total, self.total + layout.length, device=layout.position.device)
         self.total += layout.length
-        self._position = _store(self._position, layout.position, self.start, 1)
-        self._segment = _store(self._segment, layout.segment, self.start, 1)
-        self._number = _store(self._number, number.expand_as(layout.position), self.start, 1)
+        new = torch.stack((layout.position, layout.segment, number.expand_as(layout.position)))
+        self._tokens = _store(self._tokens, new, self.start, 2)
         self._see()
 
     def _drop(self, most: int) -> None:
-        if self.stop <= most or self._position is None or self._segment is None or self._number is None:
+        if self.stop <= most or self._tokens is None:
             return
-        real = self._segment[:, : self.stop] >= 0
+        real = self._tokens[1, :, : self.stop] >= 0
         later = real.flip(1).cumsum(1).flip(1) - real.long()  # real tokens stored after this one
         alive = real & (later < most)
         self.moved = alive.long().argsort(dim=1, stable=True)[:, self.stop - most :]
         dead = ~alive.gather(1, self.moved)
-        self._position = self._position.gather(1, self.moved)
-        self._segment = self._segment.gather(1, self.moved).masked_fill(dead, -1)
-        self._number = self._number.gather(1, self.moved)
+        self._tokens = self._tokens.gather(2, self.moved.expand(3, -1, -1))
+        self._tokens[1].masked_fill_(dead, -1)
         self.stop, self._dropped = most, True
         self._lowest = max(self._lowest, self.total - self.back)
 
     def select(self, rows: Tensor) -> None:
         """Keep the given rows in the given order."""
-        if self._position is None or self._segment is None or self._number is None:
-            return
-        self._position, self._segment = self._position[rows], self._segment[rows]
-        self._number = self._number[rows]
-        self._see()
+        if self._tokens is not None:
+            self._tokens = self._tokens[:, rows]
+            self._see()
 
     def check(self, length: int) -> None:
         """Raises ValueError when slots would be missed after ``truncate(length)``."""
@@ -112,13 +107,14 @@ class Book:
         elif not self._dropped:
             self.stop = length
             self._see()
-        elif self._segment is not None and self._number is not None:
-            self._segment = self._segment.masked_fill(self._number >= length, -1)
+        elif self._tokens is not None:
+            position, segment, number = self._tokens
+            self._tokens = torch.stack((position, segment.masked_fill(number >= length, -1), number))
             self._see()
 
     def _see(self) -> None:
-        assert self._position is not None and self._segment is not None
-        position, segment = self._position[:, : self.stop], self._segment[:, : self.stop]
+        assert self._tokens is not None
+        position, segment, _ = self._tokens[:, :, : self.stop]
         self.keys = Layout(position, segment, self._plain, self._alike)
 
 

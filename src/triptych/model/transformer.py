@@ -27,7 +27,7 @@ from triptych.model import output as output  # registers them
 from triptych.model.dropout import Dropout
 from triptych.model.embedding import Embedding
 from triptych.model.registry import Cost, Shape, part_of
-from triptych.model.stack import Block, Stack, kept_values, stack_costs
+from triptych.model.stack import Block, Stack, kept_by_kind, stack_costs
 from triptych.model.state import State
 
 MOST = 2**40  # parameters: more are a slip of the hand, and some parts would take for ever to fail
@@ -101,7 +101,7 @@ class EncoderDecoder(Transformer):
         state = self.decoder.start(memory.layout, beams, back)
         for held, block in zip(state.layers, self.decoder.blocks, strict=True):
             assert isinstance(block, Block)
-            held.cross = block.source_keys(memory.hidden)
+            held.cross = block.reader.keys(memory.hidden)
         return state
 
     def decode(
@@ -232,4 +232,4 @@ def cache_bytes(
 ) -> int:
     """Bytes of a decoder's state after passes of ``chunks`` tokens: ``width`` bytes a value; what is kept of
     ``sources`` sources of ``source`` tokens is held once, not once a beam."""
-    return width * kept_values(model, rows, chunks, sources, source, back)
+    return width * sum(kept_by_kind(model, rows, chunks, sources, source, back).values())

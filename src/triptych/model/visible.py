@@ -128,9 +128,7 @@ class Everything(Visible):
     relative = True
 
     def __call__(self, query: Layout, key: Layout) -> Tensor:
-        return torch.ones(
-            query.batch, query.length, key.length, dtype=torch.bool, device=query.position.device
-        )
+        return query.segment.new_ones(query.batch, query.length, key.length, dtype=torch.bool)
 
     def shape(self, query: Layout, key: Layout) -> Shape:
         return "all"

@@ -89,7 +89,8 @@ class ConvMixer(Mixer):
 
 class RetrievalMixer(Mixer):
     """Softmax attention over the nearest ``width`` tokens and, apart, over the ``top`` best-matching older
-    ones, joined by a learned gate a head (Wu et al. 2022, section 3.1)."""
+    ones, in the library also those of a store, joined by a learned gate a head (Wu et al. 2022, section 3.1).
+    """
 
     stacks: ClassVar[frozenset[str]] = frozenset({"causal"})
     attends: ClassVar[bool] = True
@@ -121,7 +122,9 @@ class BottleneckMixer(Mixer):
     stacks: ClassVar[frozenset[str]] = frozenset({"bidirectional"})
     crosses: ClassVar[bool] = True
     kind: Literal["bottleneck"] = "bottleneck"
-    latents: int = Field(32, ge=2, description="how many; of one alone a token reads the same whatever it asks")
+    latents: int = Field(
+        32, ge=2, description="how many; of one alone a token reads the same whatever it asks"
+    )
 
 
 class LinearMixer(HeadsMixer):

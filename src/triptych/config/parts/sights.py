@@ -26,9 +26,7 @@ def _listed(chosen: Any) -> Any:
     return (chosen,) if isinstance(chosen, Sight) else chosen
 
 
-Sights = Annotated[
-    tuple[SerializeAsAny[Sight], ...], BeforeValidator(_listed), pattern(Sight, "everything")
-]
+Sights = Annotated[tuple[SerializeAsAny[Sight], ...], BeforeValidator(_listed), pattern(Sight, "everything")]
 
 
 class SeeEverything(Sight):

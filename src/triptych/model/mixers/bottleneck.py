@@ -9,6 +9,7 @@ Shapes: B rows, T tokens, L latents, N sequences in a row, C model width.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,9 +35,7 @@ class Bottleneck(Mixer):
         self.norm = build_norm(model)
 
     @classmethod
-    def cost(  # type: ignore[override]
-        cls, settings: parts.BottleneckMixer, model: ModelConfig, place: Place, seen: Visible, shape: Shape
-    ) -> Cost:
+    def cost(cls, settings: Any, model: ModelConfig, place: Place, seen: Visible, shape: Shape) -> Cost:
         B, T, L = shape.batch, shape.tokens, settings.latents
         read = CrossAttention.base_cost(model, True, Shape(B, L, T // B), T, T, T * L)
         write = CrossAttention.base_cost(model, True, shape, B * L, B * L, T * L)

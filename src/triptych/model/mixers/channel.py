@@ -11,6 +11,8 @@ Shapes: B rows, T tokens, C model width, N sequences in a row, Z places around.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -33,9 +35,7 @@ class Channel(Mixer):
         self.out = nn.Linear(model.dim, model.dim)
 
     @classmethod
-    def cost(  # type: ignore[override]
-        cls, settings: parts.ChannelMixer, model: ModelConfig, place: Place, seen: Visible, shape: Shape
-    ) -> Cost:
+    def cost(cls, settings: Any, model: ModelConfig, place: Place, seen: Visible, shape: Shape) -> Cost:
         B, C, inner = shape.batch, model.dim, _inner(settings, model)
         gates = linear_cost(B, C, inner, True) + linear_cost(B, inner, C, True)
         return gates + linear_cost(shape.tokens, C, C, True)
@@ -67,9 +67,7 @@ class Spatial(Mixer):
         self.out = nn.Linear(model.dim, model.dim)
 
     @classmethod
-    def cost(  # type: ignore[override]
-        cls, settings: parts.SpatialMixer, model: ModelConfig, place: Place, seen: Visible, shape: Shape
-    ) -> Cost:
+    def cost(cls, settings: Any, model: ModelConfig, place: Place, seen: Visible, shape: Shape) -> Cost:
         gates = linear_cost(shape.tokens, 2 * settings.size**2, 1, False)
         return gates + linear_cost(shape.tokens, model.dim, model.dim, True)
 

@@ -45,22 +45,23 @@ class Convolution(Mixer):
     @classmethod
     def sees(cls, settings: Any, visible: Visible) -> int | None:
         """As far back as its taps."""
-        reach: int = settings.kernel - 1
-        return reach
+        return settings.kernel - 1  # type: ignore[no-any-return]
 
     def forward(self, x_BTC: Tensor, context: Context) -> Tensor:
         (x_B1SC,), keys = context.remember(x_BTC[:, None])
-        return F.glu(self.taps(self.near(x_B1SC[:, 0], keys, context.layout.length)), -1)
+        return F.glu(
+            self.taps(torch.cat(near(x_B1SC[:, 0], keys, context.layout.length, self.reach), -1)), -1
+        )
 
-    def near(self, x_BSC: Tensor, keys: Layout, T: int) -> Tensor:
-        """What the taps of the last T slots read, side by side: ``[B, T, k · C]``."""
-        first, last = self.reach[0], self.reach[-1]
-        if keys.plain:
-            x_BSC = F.pad(x_BSC, (0, 0, -first, last))
-            return torch.cat([x_BSC[:, i : i + T] for i in range(len(self.reach))], -1)
-        slots = keys.memo(("taps", first, last, T), lambda: neighbours(keys, T, self.reach))
-        nothing_last = F.pad(x_BSC.flatten(0, 1), (0, 0, 0, 1))
-        return F.embedding(slots, nothing_last).flatten(2)
+
+def near(x_BSC: Tensor, keys: Layout, T: int, reach: range) -> list[Tensor]:
+    """What the neighbours of the last T slots hold, ``[B, T, C]`` for each place of ``reach``."""
+    if keys.plain:
+        x_BSC = F.pad(x_BSC, (0, 0, -reach[0], reach[-1]))
+        return [x_BSC[:, i : i + T] for i in range(len(reach))]
+    slots_BTk = keys.memo(("taps", reach, T), lambda: neighbours(keys, T, reach))
+    nothing_last = F.pad(x_BSC.flatten(0, 1), (0, 0, 0, 1))
+    return [F.embedding(slots_BT, nothing_last) for slots_BT in slots_BTk.unbind(2)]
 
 
 def neighbours(keys: Layout, T: int, reach: range) -> Tensor:

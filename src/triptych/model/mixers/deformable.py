@@ -10,6 +10,7 @@ Shapes: B rows, T tokens, C model width, H heads, K points, D head width; places
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -42,9 +43,7 @@ class Deformable(Mixer):
         self.start = nn.Parameter(ahead[:, None] * torch.arange(1, K + 1)[:, None])
 
     @classmethod
-    def cost(  # type: ignore[override]
-        cls, settings: parts.DeformableMixer, model: ModelConfig, place: Place, seen: Visible, shape: Shape
-    ) -> Cost:
+    def cost(cls, settings: Any, model: ModelConfig, place: Place, seen: Visible, shape: Shape) -> Cost:
         HK, width, N = model.heads.count * settings.points, model.heads.count * model.head_dim, shape.tokens
         maps = linear_cost(N, model.dim, width, model.heads.bias) + linear_cost(N, model.dim, 3 * HK, True)
         maps += linear_cost(N, width, model.dim, model.heads.bias)

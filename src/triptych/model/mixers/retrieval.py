@@ -13,19 +13,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from triptych.config import ModelConfig, Part, parts
+from triptych.config import ModelConfig, parts
 from triptych.errors import UserError
 from triptych.layout import Layout
 from triptych.model.attention import Attention, SelfAttention
 from triptych.model.mixer import Mixer
 from triptych.model.registry import Context, Cost, Place, Shape, carries_out, part_of
 from triptych.model.visible import Mask, Visible, Window
-
 
 NOTHING = torch.empty(0, 0)
 
@@ -60,6 +60,7 @@ class Retrieval(Attention, Mixer):
     """
 
     fills: Store | None = None
+    kept, sees = SelfAttention.kept, SelfAttention.sees
 
     def __init__(self, settings: parts.RetrievalMixer, model: ModelConfig, place: Place) -> None:
         super().__init__(model, cross=False)
@@ -68,9 +69,7 @@ class Retrieval(Attention, Mixer):
         self.join, self.out = self.out, nn.Identity()  # type: ignore[assignment]
 
     @classmethod
-    def cost(  # type: ignore[override]
-        cls, settings: parts.RetrievalMixer, model: ModelConfig, place: Place, seen: Visible, shape: Shape
-    ) -> Cost:
+    def cost(cls, settings: Any, model: ModelConfig, place: Place, seen: Visible, shape: Shape) -> Cost:
         window = SelfAttention.cost(settings, model, place, seen & Window(settings.width), shape)
         heads, score, H = part_of(model.heads), model.attention.score, model.heads.count
         pairs, dim = shape.tokens * shape.keys, heads.dots(model, False)
@@ -79,14 +78,6 @@ class Retrieval(Attention, Mixer):
             match += 2 * H * (shape.tokens + shape.batch * shape.keys) * dim * dim
         far = 2 * match + 2 * pairs * H * model.head_dim
         return window + Cost(H, far, meeting=far, spared=2 * match)  # choosing has no gradient
-
-    @classmethod
-    def kept(cls, settings: Part, model: ModelConfig, place: Place) -> tuple[int, int]:
-        return SelfAttention.kept(settings, model, place)
-
-    @classmethod
-    def sees(cls, settings: Part, visible: Visible) -> int | None:
-        return visible.reach.back
 
     def forward(self, x_BTC: Tensor, context: Context) -> Tensor:
         layout, width = context.layout, self.settings.width
@@ -120,7 +111,7 @@ class Retrieval(Attention, Mixer):
         keys_GND, values_GND = self.store.keys.to(q), self.store.values.to(v)
         asked, known = self.score.fold(q.detach(), keys_GND[None])
         asked_GQD = asked.transpose(0, 1).reshape(len(keys_GND), -1, q.shape[-1])
-        some = Store(known[0], values_GND).search(asked_GQD, self.settings.top)[1].unique()
+        some = torch.unique(Store(known[0], values_GND).search(asked_GQD, self.settings.top)[1])
         k, v = (
             torch.cat((own, stored[:, some].expand(len(q), -1, -1, -1)), 2)
             for own, stored in ((k, keys_GND), (v, values_GND))

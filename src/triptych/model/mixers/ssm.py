@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from triptych.config import ModelConfig, parts
 from triptych.layout import Layout
 from triptych.model.mixer import Mixer
-from triptych.model.mixers.convolution import neighbours
-from triptych.model.mixers.recurrent import Carry, walk
+from triptych.model.mixers.convolution import near
+from triptych.model.mixers.recurrent import walk
 from triptych.model.mixers.runs import pace
 from triptych.model.mixers.sums import full, numbers
 from triptych.model.registry import Context, Cost, Place, Shape, carries_out, linear_cost
@@ -79,15 +79,10 @@ class Ssm(Mixer):
 
     def near(self, u_BSE: Tensor, keys: Layout, T: int) -> Tensor:
         """A causal convolution of each channel, by position within the sequence: ``[B, T, E]``."""
-        K = len(self.reach)
-        if keys.plain:
-            u_BSE = F.pad(u_BSE, (0, 0, K - 1, 0))
-            near = [u_BSE[:, i : i + T] for i in range(K)]
-        else:
-            slots_BTK = keys.memo(("own taps", K, T), lambda: neighbours(own(keys), T, self.reach))
-            nothing_last = F.pad(u_BSE.flatten(0, 1), (0, 0, 0, 1))
-            near = [F.embedding(slots_BT, nothing_last) for slots_BT in slots_BTK.unbind(2)]
-        return sum((x * tap for x, tap in zip(near, self.taps_KE, strict=True)), self.taps_bias)
+        if not keys.plain:  # a row's sequences are told apart by where they begin
+            keys = keys.memo("own", lambda: Layout(keys.position, numbers(keys)))
+        read = zip(near(u_BSE, keys, T, self.reach), self.taps_KE, strict=True)
+        return sum((x * tap for x, tap in read), self.taps_bias)
 
     def scan(self, u_BTE: Tensor, context: Context) -> Tensor:
         """The recurrence, token by token, and D u: ``[B, T, E]``."""
@@ -99,20 +94,12 @@ class Ssm(Mixer):
             carry = context.held.carry if context.held is not None else None
             carry = carry or (torch.zeros_like(add[:, 0]).flatten(1),)
             along = (x.flatten(2).unbind(1) for x in (decay, add))
-            h, carry = walk(after, pace(context), carry, *along)
+            h, carry = walk(
+                lambda h, decay, add: (torch.addcmul(add, decay, *h),), pace(context), carry, *along
+            )
             if context.held is not None:
                 context.held.carry_on(*carry)
             return (h.view_as(add) @ C[..., None]).squeeze(-1) + self.D * u
-
-
-def own(keys: Layout) -> Layout:
-    """The same, in which a row's sequences are told apart by where they begin."""
-    return Layout(keys.position, numbers(keys))
-
-
-def after(carry: Carry, decay: Tensor, add: Tensor) -> Carry:
-    """The state after a token."""
-    return (torch.addcmul(add, decay, carry[0]),)
 
 
 def widths(settings: parts.SsmMixer, model: ModelConfig) -> tuple[int, int, int]:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from triptych.config import RunConfig
-from triptych.config.objectives import ClassifyObjective, EmbedObjective
-from triptych.data import IGNORE, Dataset
+from triptych.config.objectives import ClassifyObjective, EmbedObjective, Tuned
+from triptych.data import IGNORE, UNK, Dataset
 from triptych.data.frames import Frame
-from triptych.data.labelled import ClassData, PairData, TagData
+from triptych.data.labelled import ClassData, Hiding, PairData, TagData
 from triptych.engine import Bundle
 from triptych.engine.labels import read_labels, write_labels
 from triptych.errors import UserError
@@ -199,7 +199,10 @@ class ClassifyTask(LabelledTask[Labelled]):
         number = numbered(config, folder)
         labels = [number.get(part.labels[i], IGNORE) for i in kept]
         frame = Frame.of(tokenizer, config.model.form)
-        return ClassData([ids[i] for i in kept], labels, frame, config.data.tokens, config.training.seed)
+        hiding = hidden(config, tokenizer, name)
+        return ClassData(
+            [ids[i] for i in kept], labels, frame, config.data.tokens, config.training.seed, hiding
+        )
 
     def evaluate(self, bundle: Bundle, part: Labelled, say: Say, precision: str = "fp32") -> Result:
         """Accuracy, macro-F1 and the confusion matrix."""
@@ -253,7 +256,8 @@ class TagTask(LabelledTask[Tagged]):
         number = numbered(config, folder)
         tags = [[number.get(tag, IGNORE) for tag in part.tags[i]] for i in kept]
         frame = Frame.of(tokenizer, config.model.form)
-        return TagData([ids[i] for i in kept], tags, frame, config.data.tokens, config.training.seed)
+        hiding = hidden(config, tokenizer, name)
+        return TagData([ids[i] for i in kept], tags, frame, config.data.tokens, config.training.seed, hiding)
 
     def evaluate(self, bundle: Bundle, part: Tagged, say: Say, precision: str = "fp32") -> Result:
         """Accuracy, and F1 of spans where tags mark spans."""
@@ -295,11 +299,19 @@ class EmbedTask(LabelledTask[Pairs]):
         ids = list(zip(*map(tokenizer.encode_batch, (part.source, part.target)), strict=True))
         kept = self.fitting(config, part, [max(map(len, pair)) for pair in ids], name, say)
         frame = Frame.of(tokenizer, config.model.form)
-        return PairData([ids[i] for i in kept], frame, config.data.tokens, config.training.seed)
+        hiding = hidden(config, tokenizer, name)
+        return PairData([ids[i] for i in kept], frame, config.data.tokens, config.training.seed, hiding)
 
     def evaluate(self, bundle: Bundle, part: Pairs, say: Say, precision: str = "fp32") -> Result:
         """How well the second text of a pair is found by its first, among all."""
         return Result(evaluate_pairs(bundle.embedder, part.source, part.target), [])
+
+
+def hidden(config: RunConfig, tokenizer: Tokenizer, name: str) -> Hiding:
+    """What is hidden of a part: of the training part as much as ``objective.word_dropout``, else nothing."""
+    assert isinstance(config.objective, Tuned)
+    mask = tokenizer.symbol_id("[MASK]") if "[MASK]" in tokenizer.symbols else UNK
+    return Hiding(config.objective.word_dropout if name == "training" else 0.0, mask)
 
 
 def numbered(config: RunConfig, folder: Path) -> dict[str, int]:
