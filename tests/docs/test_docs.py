@@ -41,7 +41,7 @@ from triptych.config import PRESETS, Part, RunConfig, Settings, choices, load_co
 from triptych.insight.catalogue import inner_axis
 from triptych.insight.laws import LAWS, table, verify
 from triptych.model.visible import Causal
-from triptych.training.run import CHANGEABLE
+from triptych.training.resume import CHANGEABLE
 
 ROOT = Path(__file__).parents[2]
 README, CHINESE = ROOT / "README.md", ROOT / "README.zh-CN.md"
@@ -279,7 +279,8 @@ def test_readme_commands(trained: tuple[Path, dict[str, Done]]) -> None:
     home, found = trained
     lines = (home / "output.txt").read_text(encoding="utf-8").split("\n")
     assert len(lines) == 4 and lines[1] == lines[3] == ""  # three lines in, three lines out
-    assert {"train", "translate", "evaluate", "verify", "generate", "classify"} == {c.split()[1] for c in found}
+    known = {"train", "translate", "evaluate", "verify", "generate", "classify"}
+    assert {c.split()[1] for c in found} == known
     assert all((home / c.split()[2]).is_dir() for c in found if c.split()[1] != "train")
 
 

@@ -46,7 +46,7 @@ def show(
     config = request.config()
     check(config)
     from triptych.data.show import show as table
-    from triptych.training.run import prepare
+    from triptych.training.prepare import prepare
     from triptych.training.tasks import task
 
     corpus = task(config).load(config, say)

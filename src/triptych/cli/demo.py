@@ -30,7 +30,7 @@ def demo(
     if minutes <= 0.1:
         raise UserError(f"{minutes} minutes are too few", "--minutes", "give 0.2 or more")
     from triptych.training.demo import CONFIG
-    from triptych.training.run import check_free
+    from triptych.training.prepare import check_free
     from triptych.training.tasks import task
 
     config = load_config(

@@ -69,7 +69,7 @@ def asked(
 
 def check(config: RunConfig) -> None:
     """What can be known to be wrong before the data are read."""
-    from triptych.training.run import check_form
+    from triptych.training.prepare import check_form
 
     translation = config.objective.kind == "translation"
     check_languages(config.text.source, config.text.target)

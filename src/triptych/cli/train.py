@@ -59,7 +59,7 @@ def train(
     config = request.config()
     # Before any work: what is wrong with the settings is said first.
     check(config)
-    from triptych.training.run import check_free
+    from triptych.training.prepare import check_free
     from triptych.training.tasks import task
 
     folder = out or default_folder(config)
@@ -74,7 +74,7 @@ def train(
 
 
 def _resume(what: list[str], budget: str, named: dict[str, Any]) -> None:
-    from triptych.training.run import reopen
+    from triptych.training.resume import reopen
     from triptych.training.tasks import silent, task
 
     for option, value in named.items():

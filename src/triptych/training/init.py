@@ -65,33 +65,32 @@ def inherit(given: Mapping[str, Any]) -> dict[str, Any]:
     return merge(inherited, given)
 
 
-def begin(model: Model, start: Start | None, config: RunConfig, say: Say) -> Model:
-    """A fresh model with the weights of ``start`` where it has them; the rest, such as a new head and the
-    rows of new symbols, stays as drawn, and is said. A frozen model learns its head alone."""
-    if start is not None:
-        _copy(model, start, say)
+def freeze_all_but_head(model: Model, config: RunConfig) -> None:
+    """Where ``objective.frozen`` says so, nothing but the head learns."""
     if getattr(config.objective, "frozen", False):
-        if start is None:
-            what = "a model that was never trained would be frozen"
-            raise UserError(what, "objective.frozen", "name the run to begin with: training.init=RUN")
-        for p in model.parameters():
-            p.requires_grad_(False)
-        for p in model.output.parameters():
-            p.requires_grad_(True)
-    return model
+        model.requires_grad_(False)
+        model.output.requires_grad_(True)
 
 
-def _copy(model: Model, start: Start, say: Say) -> None:
+def copy(model: Model, start: Start, say: Say) -> None:
+    """Give a fresh model the weights of ``start`` where it has them; the rest, such as a new head and the
+    rows of new symbols, stays as drawn, and is said."""
     own, fresh = tensors(model), []
+    before, now = start.config.model.vocab, model.config.vocab
     with torch.no_grad():
         for name, value in own.items():
             old = start.weights.get(name)
-            if old is None or old.shape[1:] != value.shape[1:] or len(old) > len(value):
+            if old is not None and old.shape == value.shape:
+                value.copy_(old)
+            elif (
+                old is not None
+                and (before, *old.shape[1:]) == old.shape
+                and (now, *old.shape[1:]) == value.shape
+            ):
+                value[:before].copy_(old)
+                fresh.append(f"{name} from row {before} on")
+            else:
                 fresh.append(name)
-                continue
-            value[: len(old)].copy_(old)
-            if len(old) < len(value):
-                fresh.append(f"{name} from row {len(old)} on")
     if len(fresh) == len(own):
         what = "the run's weights fit none of the model's"
         raise UserError(what, "training.init", "leave the model's settings to the run")

@@ -1,0 +1,152 @@
+"""Everything before training: the tokenizer, the complete configuration, the encoded data.
+
+corpus ─ tokenizer ─ what the data decide ─ Dataset ─ what follows from it ─ RUN/config.yaml
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from triptych.config import RunConfig, merge, to_yaml
+from triptych.config.objectives import objectives
+from triptych.data import Dataset
+from triptych.engine import read_json
+from triptych.engine.bundle import CONFIG, TOKENIZER
+from triptych.errors import UserError
+from triptych.text import Tokenizer, write_text_atomic
+from triptych.training.init import Start
+from triptych.training.machine import choose_precision
+from triptych.training.tasks import Corpus, Say, Task, silent, task
+
+DATA = "data.json"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run before training: its settings, tokenizer and encoded data."""
+
+    config: RunConfig
+    tokenizer: Tokenizer
+    train: Dataset
+    valid: Dataset
+
+
+def prepare(config: RunConfig, corpus: Corpus[Any], folder: Path, say: Say) -> Prepared:
+    """Everything before training, in a folder of its own."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return made(task(config), config, corpus, folder, say, device, Start.of(config))
+
+
+def reopened(
+    road: Task[Any],
+    config: RunConfig,
+    corpus: Corpus[Any],
+    folder: Path,
+    say: Say,
+    device: torch.device,
+    start: Start | None,
+) -> Prepared:
+    """What a run was begun with."""
+    known = read_json(folder / DATA)
+    if known.get("digest") != corpus.digest:
+        what = "the data are not those the run was begun with"
+        raise UserError(what, str(folder / DATA), "restore the files, or begin a new run")
+    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    if known.get("tokenizer", tokenizer.fingerprint) != tokenizer.fingerprint:
+        what = "the tokenizer is not the one this run was begun with"
+        raise UserError(what, str(folder / TOKENIZER), "restore its files, or begin a new run")
+    return _encoded(road, config, corpus, tokenizer, folder, silent)
+
+
+def made(
+    road: Task[Any],
+    config: RunConfig,
+    corpus: Corpus[Any],
+    folder: Path,
+    say: Say,
+    device: torch.device,
+    start: Start | None,
+) -> Prepared:
+    """The tokenizer, the complete configuration and the data: made and written."""
+    check_free(folder)
+    if start is not None:
+        tokenizer = start.tokenizer.with_symbols(road.symbols(config, corpus))
+    else:
+        tokenizer = road.tokenizer(config, corpus)
+    if config.model.vocab not in (0, tokenizer.size):
+        say(f"vocabulary: the tokenizer has {tokenizer.size} entries, model.vocab follows")
+    decided = merge(road.decided(config, corpus), {"model": {"vocab": tokenizer.size}})
+    config = RunConfig.parse(merge(config.dump(), decided))
+    try:
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable(folder, error.strerror) from None
+    try:
+        road.keep(config, corpus, folder)
+        ready = _encoded(road, config, corpus, tokenizer, folder, say)
+    except (UserError, KeyboardInterrupt):
+        shutil.rmtree(folder, ignore_errors=True)  # there was nothing in it
+        raise
+    precision = choose_precision(config.training.precision, device, config.model.dim)
+    settled = merge(road.settled(config, ready.train, ready.valid), {"training": {"precision": precision}})
+    config = RunConfig.parse(merge(config.dump(), settled))
+    tokenizer.save(folder / TOKENIZER)
+    known = {**corpus.summary(), "tokenizer": tokenizer.fingerprint}
+    write_text_atomic(folder / DATA, json.dumps(known, ensure_ascii=False, indent=1))
+    # Last: a folder with a configuration is a run that can be resumed.
+    write_text_atomic(folder / CONFIG, to_yaml(config))
+    return replace(ready, config=config)
+
+
+def _encoded(
+    road: Task[Any], config: RunConfig, corpus: Corpus[Any], tokenizer: Tokenizer, folder: Path, say: Say
+) -> Prepared:
+    train = road.encode(config, corpus.train, tokenizer, folder, "training", say)
+    return Prepared(
+        config, tokenizer, train, road.encode(config, corpus.valid, tokenizer, folder, "validation", say)
+    )
+
+
+def check_form(config: RunConfig) -> None:
+    """Refuse a model that cannot learn the objective."""
+    kind, forms, form = config.objective.kind, config.objective.forms, config.model.form
+    if form not in forms:
+        mend = f"set model.form={' or '.join(forms)}"
+        if fitting := [k for k, o in objectives().items() if form in o.forms]:
+            mend += f", or learn another objective: {', '.join(fitting)}"
+        raise UserError(f"the objective {kind} is not learned by form {form}", "model.form", mend)
+    if getattr(config.objective, "frozen", False) and config.training.init is None:
+        what = "a model that was never trained would be frozen"
+        raise UserError(what, "objective.frozen", "name the run to begin with: --init RUN")
+
+
+def check_free(folder: Path) -> None:
+    """Refuse a run folder that is in use or cannot be made; nothing is written."""
+    place = folder
+    try:
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        occupied = folder.is_dir() and any(folder.iterdir())
+    except OSError as error:
+        raise _unusable(folder, error.strerror) from None
+    if not place.is_dir():
+        raise _unusable(folder, f"{place} is no folder")
+    if occupied and (folder / CONFIG).exists():
+        mend = f"go on with `triptych train {folder} --resume`, or choose another --out"
+        raise UserError("this folder is not empty", str(folder), mend)
+    if occupied:
+        mend = "delete the folder, or choose another --out"
+        raise UserError("this folder is not empty, and holds no run that could go on", str(folder), mend)
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise _unusable(folder, f"{place} may not be written to")
+
+
+def _unusable(folder: Path, why: str | None) -> UserError:
+    return UserError(f"cannot be used: {why}", str(folder), "choose another --out")

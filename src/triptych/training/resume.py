@@ -1,0 +1,106 @@
+"""Going on with a run: which settings may change, and from where it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from triptych.config import RunConfig, differences, load_config
+from triptych.engine.bundle import CONFIG
+from triptych.errors import UserError
+from triptych.training.checkpoint import Newest
+from triptych.training.loop import MARKS, Trainer
+from triptych.training.monitor import Monitor
+from triptych.training.schedule import Pace
+from triptych.training.tasks import Say
+
+# Settings that may be changed when a run goes on: none that the model, the data or their order depend on.
+CHANGEABLE = (
+    "training.steps",
+    "training.budget",
+    "training.keep",
+    "training.log_every",
+    "training.validate_every",
+    "training.tensorboard",
+    "decoding.",
+    # Files may have moved; that they hold the same is looked at by itself.
+    "data.train",
+    "data.valid",
+)
+
+
+def reopen(folder: Path, settings: list[str], say: Say) -> RunConfig:
+    """The configuration of a run that is to go on, with changes laid over it, each of them shown."""
+    if not (folder / CONFIG).exists():
+        mend = "nothing was begun there; train without --resume"
+        if folder.is_dir() and any(folder.iterdir()):
+            mend = "it was left before training began: delete the folder, or choose another --out"
+        raise UserError("there is no run to resume", str(folder), mend)
+    old = load_config(folder / CONFIG)
+    # One of the two ends a run: naming the one takes the other back.
+    ends = [end for end in ("steps", "budget") if any(s.startswith(f"training.{end}=") for s in settings)]
+    other = {"steps": "budget", "budget": "steps"}[ends[0]] if len(ends) == 1 else None
+    new = load_config(folder / CONFIG, [f"training.{other}=null", *settings] if other else settings)
+    _show(differences(old, new), say, "begin a new run for this")
+    return new
+
+
+def _show(changes: list[tuple[str, Any, Any]], say: Say, mend: str) -> None:
+    """Say what changed since the run was begun. Raises UserError for what may not."""
+    for key, was, now in changes:
+        say(f"changed: {key}: {was} → {now}")
+        if not key.startswith(CHANGEABLE):
+            mend = f"{mend}; a run goes on with the model, data and seed it began with"
+            raise UserError("this setting cannot change while a run goes on", key, mend)
+
+
+def restore(trainer: Trainer, found: Newest, folder: Path, monitor: Monitor, say: Say) -> None:
+    for unfinished in folder.rglob(".*.tmp*"):  # what a kill cut off
+        unfinished.unlink(missing_ok=True)
+    checkpoint, state, damaged = found
+    for message in damaged:
+        say(f"passed over: {message}")
+    if checkpoint is None or state is None:
+        say("no checkpoint yet: starting from the beginning")
+        monitor.rewind(-1)
+        return
+    if state.get("origin", trainer.origin) != trainer.origin:
+        what = "this checkpoint is of a run with other data or another tokenizer"
+        raise UserError(what, str(checkpoint.path), "put back the checkpoints of this run")
+    before = RunConfig.parse(state["config"]) if "config" in state else trainer.config
+    changed = [c for c in differences(before, trainer.config) if not c[0].startswith("decoding.")]
+    shown = [c[0] for c in differences(load_config(folder / CONFIG), trainer.config)]
+    _show([c for c in changed if c[0] not in shown], say, f"put it back in {folder / CONFIG}")
+    try:
+        trainer.restore(state)
+    except (KeyError, IndexError, TypeError, ValueError, RuntimeError):
+        what = "this checkpoint does not fit the run's model"
+        raise UserError(
+            what, str(checkpoint.path), "put back the checkpoints and config.yaml of this run"
+        ) from None
+    _replan(trainer, any(key in ("training.steps", "training.budget") for key, _, _ in changed))
+    monitor.rewind(checkpoint.step)
+    monitor.record("resume", checkpoint.step)
+    say(f"going on from step {checkpoint.step}")
+    if trainer.pace.over:
+        say("training is at its end: give more training.steps, or a longer --budget, to train on")
+
+
+def _replan(trainer: Trainer, changed: bool) -> None:
+    """With a changed length, a run stands where it would, had it been planned so from the start.
+
+    The same plan is left alone, to the last bit. Time is turned into steps by the pace so far.
+    """
+    step, planned = trainer.pace.step, trainer.config.training.steps
+    if planned and planned < step:
+        what = f"{planned} steps are fewer than the {step} that are done"
+        raise UserError(what, "training.steps", f"give {step} or more")
+    if trainer.seconds is not None and changed:
+        planned = max(step, round(step * trainer.seconds / max(trainer.spent, 1e-9)))
+    if not planned:
+        return
+    here = Pace.at(step, planned, trainer.config.training.schedule.warmup)
+    if trainer.pace.stride != here.stride:
+        trainer.pace = replace(here, progress=min(here.progress, 1.0))
+        trainer.next_mark = here.progress + 1 / MARKS
