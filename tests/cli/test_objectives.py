@@ -230,6 +230,8 @@ def test_a_label_that_only_the_test_has(here: Cli, tmp_path: Path) -> None:
     assert "never seen in training" in done.stderr and "houses" in done.stderr
     record = json.loads(here("evaluate", "run", "--json").stdout)
     assert any("not trained" in note for note in record["notes"])
+    assert here("evaluate", "run", "--picture", "c.svg").returncode == 0
+    assert (tmp_path / "c.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
 def test_unbalanced_tags_are_mended_on_request(here: Cli, tmp_path: Path) -> None:
@@ -257,5 +259,6 @@ def test_odd_requests(here: Cli, tmp_path: Path) -> None:
 def test_a_run_cannot_do_what_it_was_not_trained_for(here: Cli, tmp_path: Path) -> None:
     train(here, "causal")
     shutil.copytree(tmp_path / "run", tmp_path / "causal")
+    refused(here("evaluate", "causal", "--picture", "c.svg"), "--picture")
     for command in ("translate", "fill", "classify", "tag"):
         refused(here(command, "causal", "text/00.txt"), "generate")

@@ -107,6 +107,11 @@ EXAMPLES: dict[str, tuple[Settings, Settings, str]] = {
         {"form": "encoder", "output": {"kind": "classes", "count": 3, "pool": "first"}},
         "model.output.pool",
     ),
+    "_scaled_once": (
+        {"output": {"scale": True}},
+        {"output": {"scale": True}, "scale_embedding": False},
+        "model.output.scale",
+    ),
     "_types_of_one_text": ({"types": 2}, {"form": "encoder", "types": 2}, "model.types"),
     "_enough_experts": (
         {"experts": {"count": 2, "top_k": 3}},

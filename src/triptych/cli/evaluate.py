@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from triptych.cli.common import say
+from triptych.cli.common import check_writable, say
 from triptych.errors import UserError
 
 
@@ -20,6 +20,9 @@ def evaluate(
     ] = None,
     source: Annotated[Path | None, typer.Option(help="Translation: source lines.")] = None,
     reference: Annotated[Path | None, typer.Option(help="Translation: references, line by line.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Classes: write the confusion matrix as SVG to this file.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Score a run by the measures of its objective, with 95 % intervals.
@@ -35,9 +38,14 @@ def evaluate(
         raise UserError("one of --source and --reference is missing", "command line", "give both, or neither")
     if source is not None and files:
         raise UserError("give files, or --source and --reference, not both", "command line")
+    if picture is not None:
+        check_writable(picture)
     keep_memory()
     prefer_fast_fp32()
     bundle = load(run)
+    if picture is not None and bundle.config.objective.kind != "classify":
+        kind = bundle.config.objective.kind
+        raise UserError(f"a run of {kind} has no confusion matrix", "--picture", "leave it out")
     road = task(bundle.config)
     config = bundle.config
     if source is not None and reference is not None:
@@ -49,6 +57,8 @@ def evaluate(
     if part is None:
         raise UserError("the run holds no test set of its own", str(run), "name files to evaluate it on")
     result = road.evaluate(bundle, part, say)
+    if picture is not None:
+        _draw(result.scores.to_dict(), picture)
     record = result.scores.to_dict() | road.trained_on(run, part)
     if result.loss is not None or result.left_out:
         loss = result.loss
@@ -68,3 +78,11 @@ def evaluate(
             f"note: {result.left_out:,} {road.noun} are too long for the model's positions and not in the "
             "perplexity"
         )
+
+
+def _draw(scores: dict[str, Any], path: Path) -> None:
+    from triptych.insight.pictures import Confusion, confusion_svg
+    from triptych.text import write_text_atomic
+
+    labels = [str(one["label"]) for one in scores["classes"]]
+    write_text_atomic(path, confusion_svg(Confusion(labels, scores["confusion"]), standalone=True))

@@ -23,6 +23,9 @@ from triptych.text.tokenizer import Tokenizer
 
 __all__ = ["Chunk", "Documents", "Summary", "Unit", "encode_documents", "read_documents"]
 
+MOST, MOST_LINES = 1_000, 10_000
+"""Documents, or lines of a document, that are held out at most where no number is asked for: a score of more
+is hardly truer, and takes longer."""
 FEW = 20
 """Of fewer documents none is held out whole unless a number of them is asked for."""
 PARTS = ("train", "valid", "test")
@@ -76,12 +79,13 @@ class Documents:
 
         Whole documents are held out, chosen by a hash of seed and text: equal ones stay together, and the
         same documents give the same parts in any order. Of fewer than ``FEW`` documents, unless a number is
-        asked for, the end of each is held out: its last twentieth by lines, cut at line ends, is tested on,
-        the twentieth before it validated on. Two passes here; none afterwards but those of the parts.
+        asked for, the end of each is held out: its last twentieth by lines (``MOST_LINES`` at the most) is
+        tested on, the twentieth before it validated on. Two passes here; none afterwards but those of the
+        parts.
 
         Args:
-            valid, test: how many documents to hold out, 0 for none; None for a twentieth. Reached unless
-                equal documents stand in the way, never exceeded.
+            valid, test: how many documents to hold out, 0 for none; None for a twentieth, ``MOST`` at the
+                most. Reached unless equal documents stand in the way, never exceeded.
 
         Raises:
             UserError: not so many documents, or nothing to hold out.
@@ -90,7 +94,7 @@ class Documents:
         wanted = {"test": test, "valid": valid}
         if len(keys) < FEW and not (valid or test):
             return _tails(self, valid is None, test is None)
-        share = max(1, len(keys) // 20)
+        share = max(1, min(len(keys) // 20, MOST))
         return _wholes(self, keys, {k: share if size is None else size for k, size in wanted.items()})
 
 
@@ -201,7 +205,7 @@ def _tails(documents: Documents, valid: bool, test: bool) -> tuple[Documents, Do
     for chunk in documents:
         lines += sum(not is_blank(line) for line in _lines(chunk.text))
         if chunk.ends:
-            share = max(1, lines // 20) if lines > 2 else 0
+            share = max(1, min(lines // 20, MOST_LINES)) if lines > 2 else 0
             borders.append((lines - share * (valid + test), lines - share * test, lines))
             lines = 0
     if (valid or test) and all(first == lines for first, _, lines in borders):

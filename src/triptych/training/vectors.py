@@ -63,8 +63,8 @@ def fill(
 
 def freeze(model: nn.Module, settings: VectorsConfig) -> None:
     """Keep the embeddings as they are, if the settings say so."""
-    for weight in _weights(model):
-        weight.requires_grad_(not settings.frozen)
+    for weight in _weights(model) if settings.frozen else ():
+        weight.requires_grad_(False)
 
 
 def _weights(model: nn.Module) -> list[nn.Parameter]:

@@ -118,8 +118,7 @@ class InstructionTask(Task[Rendered]):
 
     def evaluate(self, bundle: Bundle, part: Rendered, say: Say, precision: str = "fp32") -> Result:
         """Perplexity of the responses, and some of them beside the model's own."""
-        assert bundle.folder is not None
-        data = self.encode(bundle.config, part, bundle.tokenizer, bundle.folder, "test", say)
+        data = self.encode(bundle.config, part, bundle.tokenizer, Path(), "test", say)
         losses = list(batch_losses(bundle, data, precision))
         said = (text for d in part.dialogues for role, text in d.turns if role == "assistant")
         return Result(scored(losses, sum(len(text.encode()) for text in said)), self.samples(bundle, part))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import tempfile
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -113,16 +114,11 @@ class RunningTask(Task[Documents]):
         return read(config, files)
 
     def evaluate(self, bundle: Bundle, part: Documents, say: Say, precision: str = "fp32") -> Result:
-        """Perplexity, on a file of ids that goes afterwards."""
-        folder = bundle.folder
-        assert folder is not None
-        path = folder / "data" / ".evaluated.ids"
-        try:
-            store = TokenStore.write(path, encode_documents(part, bundle.tokenizer))
+        """Perplexity."""
+        with tempfile.TemporaryDirectory() as folder:
+            store = TokenStore.write(Path(folder) / "ids", encode_documents(part, bundle.tokenizer))
             data = self.rows(bundle.config, store, bundle.tokenizer)
             losses = list(batch_losses(bundle, data, precision))
-        finally:
-            path.unlink(missing_ok=True)
         return Result(self.scores(losses, part), self.samples(bundle, part))
 
     def scores(self, losses: Sequence[Loss], part: Documents) -> LanguageScores | TokenScores:
