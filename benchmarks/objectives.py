@@ -63,7 +63,9 @@ def sst2(data: Path, out: Path, budget: str, settings: list[str]) -> None:
 
 def tags(data: Path, out: Path, budget: str, settings: list[str]) -> None:
     """Tags of words, from nothing."""
-    part = {name: next(p for p in sorted(data.iterdir()) if name in p.name) for name in ("train", "dev", "test")}
+    part = {
+        name: next(p for p in sorted(data.iterdir()) if name in p.name) for name in ("train", "dev", "test")
+    }
     files = held_out(part["dev"], part["test"])
     train(out / "tags", "tag", part["train"], "--budget", budget, *files, *settings)
     print(f"accuracy on the test part: {scores(out / 'tags')['accuracy']['score']:.2f} %")
@@ -87,9 +89,7 @@ WHAT: dict[str, Callable[[Path, Path, str, list[str]], None]] = {
 
 
 def main() -> None:
-    parse = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("what", choices=WHAT)
     parse.add_argument("data", type=Path)
     parse.add_argument("--budget", default="10m")

@@ -23,16 +23,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from triptych.config import load_config, preset
-from triptych.data import Cursor, ParallelData, Batch
+from triptych.data import Batch, Cursor, ParallelData
 from triptych.model import build
 from triptych.objectives import TokenLoss
 from triptych.text import read_pairs, train_tokenizer
 from triptych.training.machine import keep_memory, prefer_fast_fp32
 
 
-def step_of(
-    model: nn.Module, loss_of: Callable[[Batch], torch.Tensor]
-) -> Callable[[Batch], None]:
+def step_of(model: nn.Module, loss_of: Callable[[Batch], torch.Tensor]) -> Callable[[Batch], None]:
     """One training step of a model."""
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, weight_decay=0, fused=True
