@@ -28,6 +28,8 @@ from triptych.training.monitor import Monitor, clock
 from triptych.training.optimizer import build_optimizer, set_rate
 from triptych.training.schedule import Pace, learning_rate
 
+# What the count of a loss counts, by what the model puts out.
+UNITS = {"vocabulary": "tok", "classes": "texts", "tags": "words", "vector": "pairs"}
 MARKS = 12  # validations (and checkpoints) a run
 CALIBRATE = 12  # steps timed before a budget is turned into a number of steps
 
@@ -300,9 +302,8 @@ class Trainer:
         share = self.pace.progress
         left = self.spent / share * (1 - share) if share > 0 else 0.0
         nll = sum(losses) / len(losses)
-        self.monitor.progress(
-            f"step {self.pace.step}  {share:4.0%}  loss {nll:.3f}  {speed:,.0f} tok/s  left {clock(left)}"
-        )
+        pace = f"{speed:,.0f} {UNITS[self.config.objective.readout]}/s  left {clock(left)}"
+        self.monitor.progress(f"step {self.pace.step}  {share:4.0%}  loss {nll:.3f}  {pace}")
 
 
 def memory_mb(device: torch.device) -> float:
