@@ -6,12 +6,18 @@ sst2         DATA holds train.tsv and dev.tsv: a text and its class a line
 tags         DATA holds *train*, *dev* and *test* in CoNLL-U, .gz too
 pretraining  DATA holds text.txt, and train.tsv and dev.tsv as sst2: half of the budget for hidden tokens of
              the text, the other half for the classes; and all of it for the classes alone, to compare
+characters   DATA holds input.txt, in ASCII; its last tenth is foretold: by the preset nanogpt-char, and by
+             what is chosen for the budget
+instruction  DATA holds text.txt and instruction-data.json: half of the budget for the text, the other half
+             for the responses; against the model of the text alone, and how much is copied from the prompts
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import math
 import shlex
 import subprocess
 import sys
@@ -21,7 +27,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from triptych.config import load_config
 from triptych.config.run import duration
+
+SHARE = 0.5  # of its words, in one run of its prompt's: an output that says no more than it was given
 
 
 def triptych(*args: str) -> None:
@@ -81,10 +90,118 @@ def pretraining(data: Path, out: Path, budget: str, settings: list[str]) -> None
     print(f"accuracy on dev.tsv: {after:.2f} % after hidden tokens, {alone:.2f} % from nothing")
 
 
+def records(run: Path, kind: str) -> list[dict[str, Any]]:
+    """What a run wrote down while it was trained, of one kind."""
+    lines = (run / "metrics.jsonl").read_text("utf-8").splitlines()
+    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+def characters(data: Path, out: Path, budget: str, settings: list[str]) -> None:
+    """Nats a character of what was held out, and how near the steps come to the machine's products."""
+    text = (data / "input.txt").read_bytes()
+    cut = len(text) * 9 // 10
+    out.mkdir(parents=True, exist_ok=True)
+    parts = {"train": text[:cut], "valid": text[cut:]}
+    files = {name: out / f"{name}.txt" for name in parts}
+    for name, part in parts.items():
+        files[name].write_bytes(part)
+    held = [f"data.valid={json.dumps([str(files['valid'])])}", "data.test_size=0"]
+    for name, how in (("preset", ["--preset", "nanogpt-char"]), ("budget", ["--budget", budget])):
+        run = out / name
+        train(run, "causal", files["train"], *how, *held, *settings)
+        (final,), tokens = records(run, "final"), records(run, "valid")[-1]["tokens"]
+        nats = final["valid_nll"] * tokens / len(parts["valid"])
+        print(f"{name}: {nats:.4f} nats a character, {final['seconds']} s in all")
+        speed(run)
+
+
+def speed(run: Path) -> None:
+    """Milliseconds a step and operations a second, of the median and the quickest span between two records;
+    beside those of a matrix product of the same tokens, into the feed-forward network."""
+    import torch
+
+    from triptych.engine import autocast
+    from triptych.model import cost
+    from triptych.training.machine import measure, prefer_fast_fp32
+
+    config = load_config(run / "config.yaml")
+    tokens, length, dim = config.data.tokens, config.data.length, config.model.dim
+    work = 3 * cost(config.model, batch=tokens // length, length=length).flops  # backward costs twice forward
+    pace = sorted(tokens / record["tokens_per_second"] for record in records(run, "train"))
+    for name, seconds in (("median", pace[len(pace) // 2]), ("quickest", pace[0])):
+        print(f"  {name}: {1e3 * seconds:.1f} ms a step, {work / seconds / 1e9:.0f} GFLOP/s")
+    prefer_fast_fp32()
+    x, w = torch.randn(tokens, dim), torch.randn(dim, 4 * dim)
+    with autocast(config.training.precision, x.device):
+        low = x @ w  # in the precision of the run
+        x, w = x.to(low.dtype), w.to(low.dtype)
+    product = 2 * tokens * dim * 4 * dim / measure(lambda: x @ w, 200)
+    print(f"  a product of {tokens} × {dim} × {4 * dim} in {low.dtype}: {product / 1e9:.0f} GFLOP/s")
+
+
+def instruction(data: Path, out: Path, budget: str, settings: list[str]) -> None:
+    """Perplexity of held-out responses before and after they were learned, and how much of what is answered
+    is copied."""
+    half = f"{duration(budget, '--budget') / 2:.0f}s"
+    train(out / "text", "causal", data / "text.txt", "--budget", half, *settings)
+    init = ["--init", str(out / "text")]
+    # One step that moves nothing: the model of the text, asked for responses.
+    still = ["training.steps=1", "training.schedule.peak=1e-12"]
+    file = data / "instruction-data.json"
+    train(out / "before", "instruction", file, *init, *still)
+    train(out / "after", "instruction", file, *init, "--budget", half)
+    for name in ("before", "after"):
+        found = scores(out / name)
+        print(
+            f"{name}: perplexity of held-out responses {found['perplexity']['score']:.2f} a token, "
+            f"{math.log(found['byte_perplexity']['score']):.3f} nats a byte"
+        )
+    print(f"copied (half of the words or more in one run of the prompt's words): {parrots(out / 'after')}")
+
+
+def parrots(run: Path) -> str:
+    """The share of answers to the held-out prompts that are copied; the same of the right answers, many of
+    which are to say the prompt again."""
+    from triptych.engine import load
+    from triptych.engine.generator import Prompt
+    from triptych.text.templates import encode_runs, prompt
+    from triptych.training.tasks import task
+
+    bundle = load(run)
+    part: Any = task(bundle.config).held_out(bundle.config, run)
+    asked = [encode_runs(prompt(d, part.template), bundle.tokenizer)[0] for d in part.dialogues]
+    greedy = bundle.config.decoding.model_copy(update={"strategy": "greedy", "max_length": 80, "n_best": 1})
+    said = bundle.generator.generate([Prompt(tuple(ids)) for ids in asked], greedy)
+    given = [f"{d.turns[-2][1]}\n{d.input}".split() for d in part.dialogues]
+    right = [d.turns[-1][1] for d in part.dialogues]
+    ours = [first.text for first, *_ in said]
+
+    def copied(answers: list[str]) -> float:
+        pairs = [(answer.split(), words) for answer, words in zip(answers, given, strict=True)]
+        return sum(longest(a, b) >= max(1, SHARE * len(a)) for a, b in pairs) / len(pairs)
+
+    same = sum(a == b for a, b in itertools.pairwise(sorted(ours))) / len(ours)
+    return (
+        f"{copied(ours):.1%} of {len(ours)} answers, {copied(right):.1%} of the right ones; "
+        f"{same:.1%} of the answers are another's"
+    )
+
+
+def longest(a: list[str], b: list[str]) -> int:
+    """Words of the longest run that stands in both."""
+    best, before = 0, [0] * (len(b) + 1)
+    for word in a:
+        here = [0, *(1 + before[j] if word == other else 0 for j, other in enumerate(b))]
+        best, before = max(best, *here), here
+    return best
+
+
 WHAT: dict[str, Callable[[Path, Path, str, list[str]], None]] = {
     "sst2": sst2,
     "tags": tags,
     "pretraining": pretraining,
+    "characters": characters,
+    "instruction": instruction,
 }
 
 

@@ -226,6 +226,9 @@ def test_a_key_of_another_kind_is_refused() -> None:
         ({"training": {"optimizer": {"betas": [-0.1, 0.9]}}}, "training.optimizer.betas.0"),
         ({"decoding": {"seed": 2**63}}, "decoding.seed"),
         ({"decoding": {"alpha": 21}}, "decoding.alpha"),
+        ({"decoding": {"beam": 2**12 + 1}}, "decoding.beam"),
+        ({"decoding": {"n_best": 2**31}}, "decoding.n_best"),
+        ({"model": {"mixer": {"kind": "linear", "map": "favor", "features": 2**31}}}, "model.mixer.features"),
         ({"decoding": {"max_length": 2**20 + 1}}, "decoding.max_length"),
         ({"data": {3: 4}}, "data.3"),
         ({3: 4}, "3"),
@@ -342,7 +345,7 @@ LATE = {"position": {"kind": "rope", "scaling": {"kind": "llama3", "factor": 2, 
     {"position": {"kind": "sinusoidal", "offset": 10**20}},
     {"mixer": {"kind": "retrieval", "width": 2**31 + 1}},
     {"attention": {"visible": {"kind": "random", "size": 2**63}}},
-    {"mixer": {"kind": "linear", "map": "favor", "features": 10**30}},
+    {"encoder_mixer": {"kind": "deformable", "width": 10**30}},
 ])  # fmt: skip
 def test_an_integer_past_all_bounds_is_refused(model: dict[str, Any]) -> None:
     """In the same words wherever it stands: arithmetic with it would pass 64 bits."""

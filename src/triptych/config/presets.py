@@ -176,6 +176,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "objective": {"kind": "causal"},
         "training": {
             "steps": 2000,
+            "validate_every": 250,
             "optimizer": {
                 "kind": "adamw",
                 "betas": [0.9, 0.99],

@@ -203,10 +203,10 @@ class DecodingConfig(Settings):
 
     section: ClassVar[str] = "decoding"
     strategy: Literal["beam", "greedy", "sample"] = "beam"
-    beam: PositiveInt = 4
+    beam: PositiveInt = Field(4, le=2**12)
     penalty: Literal["gnmt", "power"] = "gnmt"
     alpha: float = Field(0.6, ge=-20, le=20, description="an exponent from -20 to 20")
-    n_best: PositiveInt = 1
+    n_best: PositiveInt = Field(1, le=2**12)
     temperature: NonNegativeFloat = 1.0
     top_k: NonNegativeInt = Field(0, description="0 keeps all")
     top_p: PositiveFloat = Field(1.0, le=1, description="above 0, up to 1")

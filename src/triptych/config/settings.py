@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import (
@@ -47,9 +48,10 @@ class Settings(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        kinds = _types(cls.model_fields[str(info.field_name)].annotation)
-        if isinstance(value, bool) and kinds & {int, float} and bool not in kinds:
-            raise ValueError("a number is needed")
+        if isinstance(value, bool):
+            kinds = _types(cls.model_fields[str(info.field_name)].annotation)
+            if kinds & {int, float} and bool not in kinds:
+                raise ValueError("a number is needed")
         return value
 
     @field_validator("*")
@@ -87,7 +89,12 @@ class Part(Settings):
 
     kind: str
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        choices.cache_clear()
 
+
+@cache
 def choices(axis: type[Part]) -> dict[str, type[Part]]:
     """Every registered choice of an axis, by its kind, in the order of definition."""
 

@@ -70,7 +70,8 @@ class Trainer:
         self.best_step = 0
         steps = settings.steps or 0
         self.pace = Pace.at(0, steps, settings.schedule.warmup) if steps else Pace()
-        self.every = settings.validate_every or max(1, steps // MARKS)
+        # Rounded up: the last one is at the end, and not again a few steps before it.
+        self.every = settings.validate_every or max(1, -(-steps // MARKS))
         self.next_mark = 1 / MARKS  # of progress, for runs with a budget
 
     # -- state ---------------------------------------------------------------------------------------------
@@ -113,7 +114,8 @@ class Trainer:
 
     def accumulate(self, batches: list[Batch]) -> tuple[Loss, Tensor]:
         """Gradients of the summed loss over all batches divided by all their tokens; loss and norm."""
-        self.model.train()
+        if not self.model.training:
+            self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         total = Loss(torch.zeros((), device=self.device), 0, 0.0)
         count = max(1, sum(self.objective.count(self.model, b) for b in batches))
@@ -142,22 +144,25 @@ class Trainer:
         return loss, float(norm), rate
 
     def _healthy(self, loss: Loss, norm: Tensor, rate: float) -> None:
-        step, mean = self.pace.step, loss.mean
-        where = f"step {step}"
-        saved = list_checkpoints(self.folder / "checkpoints")
-        kept = f"the last good checkpoint is kept: {saved[-1].path.name}" if saved else "begin a new run"
+        step, mean, where = self.pace.step, loss.mean, f"step {self.pace.step}"
         if not math.isfinite(mean):
             what = f"the loss is {mean}: an activation overflowed, at a learning rate of {rate:.2e}"
-            raise DivergedError(what, where, f"lower training.schedule.peak or lengthen its warmup; {kept}")
+            mend = "lower training.schedule.peak or lengthen its warmup"
+            raise DivergedError(what, where, f"{mend}; {self._kept()}")
         if not bool(torch.isfinite(norm)) and not self.scaler.is_enabled():
             what = f"the gradient is not finite while the loss is {mean:.3f}"
-            raise DivergedError(what, where, f"use training.precision=fp32, or lower the peak rate; {kept}")
+            mend = "use training.precision=fp32, or lower the peak rate"
+            raise DivergedError(what, where, f"{mend}; {self._kept()}")
         worst = math.log(self.config.model.vocab) + 5
         if step > max(100, self.config.training.schedule.warmup) and mean > worst:
             what = f"the loss rose to {mean:.2f}, far above that of guessing ({worst - 5:.2f})"
-            raise DivergedError(
-                what, where, f"lower training.schedule.peak (now {rate:.2e} is reached); {kept}"
-            )
+            mend = f"lower training.schedule.peak (now {rate:.2e} is reached)"
+            raise DivergedError(what, where, f"{mend}; {self._kept()}")
+
+    def _kept(self) -> str:
+        """What a run that went wrong can go on from."""
+        saved = list_checkpoints(self.folder / "checkpoints")
+        return f"the last good checkpoint is kept: {saved[-1].path.name}" if saved else "begin a new run"
 
     # -- the run -------------------------------------------------------------------------------------------
 

@@ -137,7 +137,7 @@ class LinearMixer(HeadsMixer):
         description="elu: elu(x) + 1; favor: random features whose products are the softmax's on average",
     )
     features: PositiveInt | None = Field(
-        None, description="of favor, for each head; d ln d of a head d wide when not given"
+        None, le=1 << 20, description="of favor, for each head; d ln d of a head d wide when not given"
     )
     seed: NonNegativeInt = Field(0, lt=1 << 32, description="of favor's random features")
 
