@@ -77,3 +77,41 @@ def test_what_cannot_be_is_refused_by_its_own_key(given: dict[str, Any], key: st
     with pytest.raises(UserError) as refusal:
         planned(**given)
     assert refusal.value.where == key
+
+
+def labelled(kind: str, texts: int, **given: Any) -> RunConfig:
+    return RunConfig.parse(
+        settle({"objective": {"kind": kind}, **given}, Facts(texts, 100 * texts, 600.0, 2e11))
+    )
+
+
+def test_few_labels_are_learned_by_a_small_model_that_sees_half() -> None:
+    few, many = labelled("classify", 7000), labelled("classify", 70_000)
+    assert few.objective.word_dropout == few.model.dropout == 0.5 and few.training.keep == 12  # type: ignore[attr-defined]
+    assert many.objective.word_dropout == 0 and many.model.dim > few.model.dim  # type: ignore[attr-defined]
+    begun = labelled("classify", 7000, training={"init": "run"})
+    assert begun.objective.word_dropout == 0 and begun.model.dropout < 0.5  # type: ignore[attr-defined]
+    own = labelled("classify", 7000, model={"dropout": 0.1})
+    assert own.model.dropout == 0.1
+
+
+def test_few_labels_move_the_weights_as_far_in_any_time() -> None:
+    def way(steps: int) -> float:
+        return steps * labelled("classify", 7000, training={"steps": steps}).training.schedule.peak
+
+    assert way(3000) == pytest.approx(way(12_000)) and way(300) < way(3000) / 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "form", "prefix"),
+    [
+        ("tag", "encoder", True),
+        ("classify", "decoder", True),
+        ("masked", "encoder", True),
+        ("causal", "decoder", False),
+        ("translation", "encoder_decoder", True),
+    ],
+)
+def test_words_read_one_by_one_are_those_of_the_text(kind: str, form: str, prefix: bool) -> None:
+    config = labelled(kind, 7000, model={"form": form})
+    assert config.text.tokenizer.dummy_prefix is prefix

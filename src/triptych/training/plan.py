@@ -13,7 +13,7 @@ import torch
 
 from triptych.config import ModelConfig, TranslationObjective, load_config, merge
 from triptych.config.model import MOST_DIM, MOST_LAYERS
-from triptych.config.objectives import Form, objectives
+from triptych.config.objectives import ClassifyObjective, Form, Objective, Tuned, objectives
 from triptych.engine import autocast
 from triptych.model import cost
 from triptych.training.machine import choose_precision, measure
@@ -41,6 +41,8 @@ SINGLE = (
     (768, 12, 0),
     (1024, 16, 0),
 )
+# Fewer labels than this, one a text, are soon learned by heart: see ``_few``.
+FEW = 20_000
 # Passes over the data that a model should have time for.
 EPOCHS = 16
 # Share of the speed of large matrix products that training reaches (benchmarks/throughput.py).
@@ -49,6 +51,8 @@ SHARE = 0.4
 TOKENS = 2048
 # Bytes of text a token stands for, about, and bytes of a side of a pair.
 BYTES, PAIR = 4.0, 40
+# Seconds of a step at least, whatever the model.
+STEP = 0.02
 # Tokens of a row of running text.
 LENGTH = 256
 
@@ -91,12 +95,15 @@ def choose(facts: Facts, given: Mapping[str, Any] | None = None) -> dict[str, An
     """A configuration, as plain data, for this much data and time. What is ``given`` stands, and what
     depends on it follows from it."""
     given = given or {}
-    what = objectives().get(objective_kind(given), TranslationObjective)
+    what = _objective(given)
     asked = _section(given, "model").get("form")
     form: Form = asked if asked in what.forms else what.forms[0]
     both = form == "encoder_decoder"
-    sizes = SIZES if both else SINGLE
-    pairs = facts.pairs if what is TranslationObjective else facts.bytes // (2 * PAIR)
+    few = what is ClassifyObjective and facts.pairs < FEW and not _begun(given)
+    sizes = SIZES if both else ((64, 1, 0),) if few else SINGLE
+    # Short texts are in one language and as many as one side of so many pairs.
+    sides = 1 if issubclass(what, Tuned) else 2
+    pairs = facts.pairs if what is TranslationObjective else facts.bytes // (sides * PAIR)
     vocab = _whole(given, "text.tokenizer.size") or vocabulary(pairs)
     # What a pass over the data gives to learn from: of pairs one side, of running text all of it.
     tokens = facts.bytes / BYTES / (2 if what is TranslationObjective else 1)
@@ -115,7 +122,31 @@ def choose(facts: Facts, given: Mapping[str, Any] | None = None) -> dict[str, An
         if need > end * batch_tokens if end else seconds > facts.seconds:
             break
         best = size
-    return _settings(facts, given, shape, best, tokens, batch_tokens)
+    chosen = _settings(facts, given, shape, best, tokens, batch_tokens)
+    if not few:
+        return chosen
+    steps = end or facts.seconds / (STEP + 3 * one.flops / length * batch_tokens / (SHARE * facts.flops))
+    peak = chosen["training"]["schedule"]["peak"]
+    return merge(chosen, _few(peak, steps * batch_tokens / max(tokens, 1)))
+
+
+def _few(peak: float, passes: float) -> dict[str, Any]:
+    """What is other where a few thousand texts with one label each are all there is.
+
+    Bags of words are hard to beat there, and what reads more learns its texts by heart within ten passes. So
+    the model is small, half of what it reads and of what it computes is hidden (Iyyer et al. 2015), all
+    tokens have a say in the class, and the way that the weights go in all, rate times steps, is as long as
+    that of twelve passes however long the run is. The average of the whole run is better than its end.
+    """
+    return {
+        "model": {"dropout": 0.5},
+        "objective": {"label_smoothing": 0.1, "word_dropout": 0.5, "pool": "mean"},
+        "training": {
+            "keep": 12,
+            "optimizer": {"weight_decay": 0.1},
+            "schedule": {"peak": peak / 4 * min(1.0, 12 / passes)},
+        },
+    }
 
 
 @dataclass(frozen=True)
@@ -144,7 +175,7 @@ def _settings(
     batch_tokens: int,
 ) -> dict[str, Any]:
     """All settings around a size."""
-    model, begun = _section(given, "model"), "init" in _section(given, "training")
+    model, begun = _section(given, "model"), _begun(given)
     kind = _section(given, "training", "schedule").get("kind", "linear")
     end, both = _whole(given, "training.steps"), shape.form == "encoder_decoder"
     dim, encoder, decoder = _whole(given, "model.dim") or best[0], *best[1:]
@@ -161,6 +192,8 @@ def _settings(
     # The more often an example is seen, the more is to be done against learning it by heart.
     passes = steps * batch_tokens / max(tokens, 1)
     dropout = 0.3 if passes >= 25 else 0.2 if passes >= 8 else 0.1
+    # Where a text is read as a whole its first word is a word like all others; a text that goes on is not.
+    whole = shape.form != "decoder" or issubclass(_objective(given), Tuned)
     # What was learned before is not to be lost in the first steps.
     peak = (3e-4 if begun else 2e-3) * (256 / dim) ** 0.5
     chosen = objective_kind(given)
@@ -179,7 +212,7 @@ def _settings(
             "scale_embedding": both,
             "dropout": dropout,
         },
-        "text": {"tokenizer": {"kind": "bpe", "size": shape.vocab, "shrink": True, "dummy_prefix": both}},
+        "text": {"tokenizer": {"kind": "bpe", "size": shape.vocab, "shrink": True, "dummy_prefix": whole}},
         "data": {"tokens": TOKENS},
         "objective": {"kind": chosen, **({"label_smoothing": 0.1} if chosen == "translation" else {})},
         "decoding": {"beam": 6} if both else {"strategy": "sample", "temperature": 0.8, "top_p": 0.95},
@@ -199,6 +232,16 @@ def objective_kind(given: Mapping[str, Any]) -> str:
     asked = given.get("objective")
     kind = asked.get("kind", "translation") if isinstance(asked, Mapping) else asked or "translation"
     return str(kind)
+
+
+def _begun(given: Mapping[str, Any]) -> bool:
+    """Whether the run begins with the weights of another."""
+    return bool(_section(given, "training").get("init"))
+
+
+def _objective(given: Mapping[str, Any]) -> type[Objective]:
+    """What is learned; translation where there is no such objective, which will be refused."""
+    return objectives().get(objective_kind(given), TranslationObjective)
 
 
 def heads(dim: int) -> int:

@@ -134,9 +134,10 @@ def _finish(
 ) -> Outcome:
     """Choose the weights, tune what is chosen last, save, score."""
     model, monitor = trainer.model, trainer.monitor
-    chosen, valid = _choose(trainer, folder / "checkpoints", say)
+    bundle = Bundle(ready.config, ready.tokenizer, model, folder)
+    chosen, valid = _choose(road, bundle, corpus.valid, trainer, folder / "checkpoints", say)
     model.cpu().eval()
-    config = road.tune(Bundle(ready.config, ready.tokenizer, model, folder), corpus, say)
+    config = road.tune(bundle, corpus, say)
     write_text_atomic(folder / CONFIG, to_yaml(config))
     save_weights(model, folder / MODEL, ready.tokenizer.fingerprint)
     bundle = Bundle(config, ready.tokenizer, model, folder)
@@ -151,8 +152,12 @@ def _finish(
     return Outcome(bundle, test, valid, seconds)
 
 
-def _choose(trainer: Trainer, checkpoints: Path, say: Say) -> tuple[str, Loss]:
-    """Leave in the model the best of: the best checkpoint, the average of the last ones."""
+def _choose(
+    road: Task[Any], bundle: Bundle, part: Any, trainer: Trainer, checkpoints: Path, say: Say
+) -> tuple[str, Loss]:
+    """Leave in the model the best of: the best checkpoint, the last one, the average of the last ones. Where
+    the objective has a measure of its own this decides, and every checkpoint is tried: the loss of few
+    examples is at its best long before their accuracy is."""
     model = trainer.model
     found = []
     for c in list_checkpoints(checkpoints):
@@ -166,19 +171,28 @@ def _choose(trainer: Trainer, checkpoints: Path, say: Say) -> tuple[str, Loss]:
         raise UserError("no undamaged checkpoint is left", str(checkpoints), "begin the run again")
     last = found[-trainer.config.training.keep :]
     candidates = {
-        f"step {c.step}": state for c, state in found if c.step in (trainer.best_step, last[-1][0].step)
+        f"step {c.step}": state
+        for c, state in found
+        if road.measured or c.step in (trainer.best_step, last[-1][0].step)
     }
     if len(last) > 1:
         candidates[f"average of steps {', '.join(str(c.step) for c, _ in last)}"] = average(
             [s for _, s in last]
         )
-    losses = {}
+    losses, measures = {}, {}
     for name, state in candidates.items():
         _put(model, state)
         losses[name] = trainer.validate()
-    best = min(losses, key=lambda n: losses[n].nll)
+        if road.measured:
+            measures[name] = road.quality(bundle, part)
+    scores = {name: measures[name].score if road.measured else 0.0 for name in candidates}
+    best = max(candidates, key=lambda name: (scores[name], -losses[name].nll))
     _put(model, candidates[best])
-    say("kept: " + best + "; " + "; ".join(f"{n}: perplexity {v.perplexity:.3f}" for n, v in losses.items()))
+    told = {
+        name: f"{m.name} {m.score:.2f}" if (m := measures.get(name)) else f"perplexity {loss.perplexity:.3f}"
+        for name, loss in losses.items()
+    }
+    say(f"kept: {best}; " + "; ".join(f"{name}: {one}" for name, one in told.items()))
     return best, losses[best]
 
 

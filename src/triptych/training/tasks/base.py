@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from triptych.config import RunConfig
 from triptych.data import Dataset
 from triptych.engine import Bundle
-from triptych.evaluation import Result
+from triptych.evaluation import Measure, Result
 from triptych.text import Tokenizer, train_tokenizer
 
 Say = Callable[[str], None]
@@ -58,9 +58,11 @@ class Task(ABC, Generic[P]):
 
     Attributes:
         noun: what its examples are called, in the plural.
+        measured: weights are chosen by ``quality``; else by the loss of the validation part.
     """
 
     noun: ClassVar[str] = "examples"
+    measured: ClassVar[bool] = False
 
     @abstractmethod
     def load(self, config: RunConfig, say: Say) -> Corpus[P]:
@@ -111,6 +113,10 @@ class Task(ABC, Generic[P]):
     def trained_on(self, folder: Path, part: P) -> dict[str, Any]:
         """Whether a test part was trained on, as far as the run can tell: ``trained_on`` and ``warning``."""
         return {}
+
+    def quality(self, bundle: Bundle, part: P) -> Measure:
+        """The measure of the validation part by which weights are chosen, the more the better."""
+        raise NotImplementedError
 
     def tune(self, bundle: Bundle, corpus: Corpus[P], say: Say) -> RunConfig:
         """The configuration, with what is chosen on the validation part after training."""

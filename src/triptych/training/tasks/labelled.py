@@ -15,9 +15,10 @@ from triptych.data import IGNORE, UNK, Dataset
 from triptych.data.frames import Frame
 from triptych.data.labelled import ClassData, Hiding, PairData, TagData
 from triptych.engine import Bundle
+from triptych.engine.classifier import Classified
 from triptych.engine.labels import read_labels, write_labels
 from triptych.errors import UserError
-from triptych.evaluation import Result, Sample
+from triptych.evaluation import Measure, Result, Sample
 from triptych.evaluation.classes import score_classes
 from triptych.evaluation.entities import score_tags
 from triptych.evaluation.retrieval import evaluate_pairs
@@ -156,6 +157,7 @@ class ClassifyTask(LabelledTask[Labelled]):
     """Classes of texts, or of pairs of texts (``objective.kind: classify``)."""
 
     noun: ClassVar[str] = "texts"
+    measured: ClassVar[bool] = True
 
     def given(self, config: RunConfig, files: Sequence[str]) -> Labelled:
         """Files of texts with labels."""
@@ -204,10 +206,14 @@ class ClassifyTask(LabelledTask[Labelled]):
             [ids[i] for i in kept], labels, frame, config.data.tokens, config.training.seed, hiding
         )
 
+    def quality(self, bundle: Bundle, part: Labelled) -> Measure:
+        """Accuracy."""
+        said = [one.label for one in classified(bundle, part)]
+        return score_classes(said, part.labels, bundle.classifier.labels, resamples=0).accuracy
+
     def evaluate(self, bundle: Bundle, part: Labelled, say: Say, precision: str = "fp32") -> Result:
         """Accuracy, macro-F1 and the confusion matrix."""
-        given = [each[0] if len(each) == 1 else (each[0], each[1]) for each in part.texts]
-        found = bundle.classifier.classify(given)
+        found = classified(bundle, part)
         said = [one.label for one in found]
         if cut := sum(one.cut for one in found):
             say(f"{cut:,} texts are longer than the model takes; their ends were not read")
@@ -220,6 +226,7 @@ class TagTask(LabelledTask[Tagged]):
     """Tags of words (``objective.kind: tag``)."""
 
     noun: ClassVar[str] = "sentences"
+    measured: ClassVar[bool] = True
     file: ClassVar[str] = "test.conll"
 
     def given(self, config: RunConfig, files: Sequence[str]) -> Tagged:
@@ -258,6 +265,11 @@ class TagTask(LabelledTask[Tagged]):
         frame = Frame.of(tokenizer, config.model.form)
         hiding = hidden(config, tokenizer, name)
         return TagData([ids[i] for i in kept], tags, frame, config.data.tokens, config.training.seed, hiding)
+
+    def quality(self, bundle: Bundle, part: Tagged) -> Measure:
+        """F1 of spans where tags mark spans, else accuracy."""
+        scores = score_tags(bundle.tagger.tag(part.words), part.tags, resamples=0)
+        return scores.spans.f1 if scores.spans else scores.accuracy
 
     def evaluate(self, bundle: Bundle, part: Tagged, say: Say, precision: str = "fp32") -> Result:
         """Accuracy, and F1 of spans where tags mark spans."""
@@ -305,6 +317,12 @@ class EmbedTask(LabelledTask[Pairs]):
     def evaluate(self, bundle: Bundle, part: Pairs, say: Say, precision: str = "fp32") -> Result:
         """How well the second text of a pair is found by its first, among all."""
         return Result(evaluate_pairs(bundle.embedder, part.source, part.target), [])
+
+
+def classified(bundle: Bundle, part: Labelled) -> list[Classified]:
+    """What each text, or pair of texts, is taken for."""
+    given = [each[0] if len(each) == 1 else (each[0], each[1]) for each in part.texts]
+    return bundle.classifier.classify(given)
 
 
 def hidden(config: RunConfig, tokenizer: Tokenizer, name: str) -> Hiding:
