@@ -212,7 +212,7 @@ def main() -> None:
     parse.add_argument("--budget", default="10m")
     parse.add_argument("--out", type=Path)
     parse.add_argument("settings", nargs="*", help="key=value, as of triptych train")
-    given = parse.parse_args()
+    given = parse.parse_intermixed_args()
     WHAT[given.what](given.data, given.out or Path(tempfile.mkdtemp()), given.budget, given.settings)
 
 

@@ -168,7 +168,8 @@ PRESETS: dict[str, dict[str, Any]] = {
                 "kind": "char",
                 "shrink": True,
                 "coverage": 1.0,
-                "byte_fallback": False,
+                # Line ends, which no line that a tokenizer learns from has, are bytes.
+                "byte_fallback": True,
                 "dummy_prefix": False,
             }
         },
