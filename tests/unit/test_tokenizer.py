@@ -510,3 +510,13 @@ def test_real_text_comes_back(data_folder: Path) -> None:
         assert tokenizer.size == 2_000
         assert [tokenizer.decode(ids) for ids in batch] == lines
         assert sum(map(len, batch)) < 0.5 * sum(map(len, lines))
+
+
+@pytest.mark.parametrize("kind", ["char", "bpe", "unigram"])
+def test_line_ends_are_learned_where_bytes_are_not_at_hand(kind: Any) -> None:
+    lines = ["ab cd\n", "cd ab\n", "\n", "abcd abc\n"] * 20
+    tokenizer = train_tokenizer(lines, kind=kind, size=20, byte_fallback=False, coverage=1.0, shrink=True)
+    text = "ab\n\n cd"
+    ids = tokenizer.encode(text)
+    assert UNK not in ids and tokenizer.decode(ids) == text
+    assert tokenizer.pieces(ids).count("\n") == 2

@@ -169,7 +169,7 @@ PRESETS: dict[str, dict[str, Any]] = {
                 "shrink": True,
                 "coverage": 1.0,
                 # Line ends, which no line that a tokenizer learns from has, are bytes.
-                "byte_fallback": True,
+                "byte_fallback": False,
                 "dummy_prefix": False,
             }
         },

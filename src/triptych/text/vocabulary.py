@@ -175,7 +175,8 @@ def train_pieces(settings: Settings, lines: Iterable[str], size: int, extra: int
     least = len(SPECIALS) + 256 * settings.byte_fallback
     if size <= least:
         raise too_small(size + extra, least + 1 + extra)
-    text = sample_lines(lines)
+    ends: set[str] = set()
+    text = sample_lines(_noting_ends(lines, ends))
     if not text:
         raise UserError(
             "there is no text to learn a vocabulary from", mend="give at least one line that is not empty"
@@ -201,12 +202,22 @@ def train_pieces(settings: Settings, lines: Iterable[str], size: int, extra: int
             eos_id=EOS,
             num_threads=threads,
             minloglevel=3,
+            # SentencePiece learns from lines, and so never of their ends; as a byte they are at hand anyway.
+            user_defined_symbols=[] if settings.byte_fallback else sorted(ends),
         )
     except RuntimeError as error:
         if needed := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error)):
             raise too_small(size + extra, int(needed[1]) + extra) from None
         raise
     return model.getvalue()
+
+
+def _noting_ends(lines: Iterable[str], ends: set[str]) -> Iterator[str]:
+    """The lines; ``ends`` holds LF afterwards if it is in one."""
+    for line in lines:
+        if not ends and "\n" in line:
+            ends.add("\n")
+        yield line
 
 
 def sample_lines(lines: Iterable[str], keep_ends: bool = False) -> list[str]:

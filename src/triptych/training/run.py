@@ -96,7 +96,7 @@ def train(
     trainer.origin = f"{corpus.digest} {ready.tokenizer.fingerprint}"
     if seconds is not None:
         trainer.seconds = seconds - reserve
-    _describe(config, model, ready, road.noun, say)
+    _describe(config, model, ready, road.packed or road.noun, say)
     if resume:
         restore(trainer, found, folder, monitor, say)
         write_text_atomic(folder / CONFIG, to_yaml(config))  # what was changed holds from here on

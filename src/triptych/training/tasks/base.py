@@ -58,10 +58,12 @@ class Task(ABC, Generic[P]):
 
     Attributes:
         noun: what its examples are called, in the plural.
+        packed: what the rows of its data are called, where examples are packed into rows.
         measured: weights are chosen by ``quality``; else by the loss of the validation part.
     """
 
     noun: ClassVar[str] = "examples"
+    packed: ClassVar[str] = ""
     measured: ClassVar[bool] = False
 
     @abstractmethod

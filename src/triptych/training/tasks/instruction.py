@@ -48,6 +48,7 @@ class InstructionTask(Task[Rendered]):
     """Instructions and chats (``objective.kind: instruction``)."""
 
     noun: ClassVar[str] = "dialogues"
+    packed: ClassVar[str] = "rows of dialogues"
 
     def load(self, config: RunConfig, say: Say) -> Corpus[Rendered]:
         """Those that open with the same text stay in one part."""
