@@ -78,6 +78,10 @@ def check(config: RunConfig) -> None:
         if translation:
             mend = "name a file of sentence pairs: triptych train pairs.tsv"
         raise UserError("no training data", "command line", mend)
+    folders = [path for path in config.data.train if Path(path).is_dir()]
+    if folders and config.objective.kind not in ("causal", "masked", "denoise"):
+        mend = "name a file in it, or add --resume to go on with a run"
+        raise UserError("this is a folder, and files are needed", folders[0], mend)
     check_form(config)
 
 
