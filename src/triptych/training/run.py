@@ -74,7 +74,7 @@ def train(
     if found.state is None:
         check_width(config)
     check_form(config)
-    start = Start.of(config) if not resume else None
+    start = Start.of(config) if found.state is None else None
     road = task(config)
     ready = (reopened if resume else made)(road, config, corpus, folder, say, device, start)
     config = ready.config
