@@ -172,6 +172,37 @@ def test_a_template_adds_its_symbols(here: Cli, tmp_path: Path) -> None:
     assert here("generate", "chat", "Say it: I see two cats.", "--max-tokens", "5").returncode == 0
 
 
+def test_resumed_before_a_checkpoint_it_begins_with_the_run_again(here: Cli, tmp_path: Path) -> None:
+    train(here, "masked")
+    args = ("train", "classes.tsv", "--objective", "classify", "--init", "run", "--out", "tuned")
+    assert here(*args, "training.steps=3", "training.precision=fp32").returncode == 0
+    tuned = tmp_path / "tuned"
+    whole = (tuned / "model.safetensors").read_bytes()
+    (tuned / "model.safetensors").unlink()
+    shutil.rmtree(tuned / "checkpoints")  # as a kill before the first one leaves it
+    assert here("train", "tuned", "--resume").returncode == 0
+    assert (tuned / "model.safetensors").read_bytes() == whole
+
+
+def test_one_system_prompt_and_odd_turns(here: Cli, tmp_path: Path) -> None:
+    rows = [chat(f"Say it: {s}", t) for s, t in pairs()]
+    for i, row in enumerate(rows):
+        row["messages"].insert(0, {"role": "system", "content": "You translate."})
+        if i % 3 == 0:
+            row["messages"].append({"role": "assistant", "content": "More?"})
+    write(tmp_path / "chat.jsonl", [json.dumps(row) for row in rows])
+    train(here, "instruction")
+
+
+def test_bytes_are_of_what_is_scored(here: Cli, tmp_path: Path) -> None:
+    train(here, "instruction")
+    short = [json.dumps(chat(f"Say it: {s}", t)) for s, t in pairs()[:9]]
+    write(tmp_path / "a.jsonl", short)
+    write(tmp_path / "b.jsonl", [*short, json.dumps(chat("Say it", "x " * 3000))])
+    one, other = (json.loads(here("evaluate", "run", f, "--json").stdout) for f in ("a.jsonl", "b.jsonl"))
+    assert one["bytes"] == other["bytes"] and one["bits"] == other["bits"]
+
+
 # -- what is refused ---------------------------------------------------------------------------------------
 
 

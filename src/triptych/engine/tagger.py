@@ -13,7 +13,7 @@ from triptych.engine.rows import Reader
 from triptych.errors import UserError
 from triptych.model import DecoderOnly, EncoderOnly
 from triptych.text import Tokenizer
-from triptych.text.bio import repaired
+from triptych.text.bio import is_bio, repaired
 
 Span = tuple[int, int]
 
@@ -42,7 +42,8 @@ class Tagger:
         """The tags of each sentence's words; a sentence without words has none.
 
         Args:
-            repair: make what is said well-formed BIO with the same spans, as ``text/bio.py`` reads them.
+            repair: make what is said well-formed BIO with the same spans, as ``text/bio.py`` reads them; tags
+                that mark no spans stay as they are.
             first: number of the first sentence in the whole input, for messages.
 
         Raises:
@@ -71,7 +72,7 @@ class Tagger:
                 if word >= own[0]:
                     out[number][word] = self.tags[said[slot]]
                 slot += len(pieces[word])
-        return [repaired(tags) for tags in out] if repair else out
+        return [repaired(tags) for tags in out] if repair and is_bio(set(self.tags)) else out
 
 
 def windows(lengths: Sequence[int], room: int) -> Iterator[tuple[Span, Span]]:

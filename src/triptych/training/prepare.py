@@ -49,9 +49,6 @@ def reopened(
     config: RunConfig,
     corpus: Corpus[Any],
     folder: Path,
-    say: Say,
-    device: torch.device,
-    start: Start | None,
 ) -> Prepared:
     """What a run was begun with."""
     known = read_json(folder / DATA)

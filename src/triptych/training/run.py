@@ -76,7 +76,10 @@ def train(
     check_form(config)
     start = Start.of(config) if found.state is None else None
     road = task(config)
-    ready = (reopened if resume else made)(road, config, corpus, folder, say, device, start)
+    if resume:
+        ready = reopened(road, config, corpus, folder)
+    else:
+        ready = made(road, config, corpus, folder, say, device, start)
     config = ready.config
     torch.manual_seed(config.training.seed)
     model = build(config.model)

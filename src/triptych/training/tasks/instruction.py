@@ -5,6 +5,7 @@ dialogues ─ template ─ runs of text, learned or not ─ ids and flags ─ ro
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from triptych.evaluation import Result, Sample
 from triptych.text import Tokenizer, write_lines_atomic
 from triptych.text.dialogues import Dialogue, Dialogues, read_dialogues
 from triptych.text.templates import AUTO, SYMBOLS, Symbol, Template, encode_runs, prompt, render
-from triptych.training.tasks.base import MINIMUM, Corpus, Say, Task
+from triptych.training.tasks.base import MINIMUM, Corpus, Say, Task, silent
 from triptych.training.tasks.running import batch_losses, scored
 from triptych.training.tasks.split import parts, texts_digest
 
@@ -51,14 +52,14 @@ class InstructionTask(Task[Rendered]):
     packed: ClassVar[str] = "rows of dialogues"
 
     def load(self, config: RunConfig, say: Say) -> Corpus[Rendered]:
-        """Those that open with the same text stay in one part."""
+        """Those that ask the same stay in one part."""
         whole = self.given(config, config.data.train)
         say(f"{len(whole):,} dialogues, template {whole.template}")
         if len(whole) < MINIMUM:
             what = f"{len(whole)} dialogues, and training needs at least {MINIMUM}"
             raise UserError(what, config.data.train[0], "add dialogues")
-        opening = [[dialogue.turns[0][1]] for dialogue in whole.dialogues]
-        train, valid, test = parts(config, whole, opening, self.given, self.noun)
+        asked = [[question(dialogue)] for dialogue in whole.dialogues]
+        train, valid, test = parts(config, whole, asked, self.given, self.noun)
         size = sum(len(text.encode("utf-8", "surrogatepass")) for text in self.texts(train))
         digest = texts_digest([*self.texts(train), *self.texts(valid)])
         sizes = {"training": len(train), "validation": len(valid), "test": len(test) if test else 0}
@@ -89,11 +90,18 @@ class InstructionTask(Task[Rendered]):
         self, config: RunConfig, part: Rendered, tokenizer: Tokenizer, folder: Path, name: str, say: Say
     ) -> Dataset:
         """Dialogues of more than ``data.length`` tokens are left out, and the user is told."""
-        rows, long = [], []
+        rows = list(self.fitting(config, part, tokenizer, name, say).values())
+        return InstructionData(rows, config.data.length, config.data.tokens, config.training.seed)
+
+    def fitting(
+        self, config: RunConfig, part: Rendered, tokenizer: Tokenizer, name: str, say: Say
+    ) -> dict[int, tuple[list[int], list[bool]]]:
+        """Ids of the dialogues that are short enough, and what is learned of them, by their numbers."""
+        rows, long = {}, []
         for i, dialogue in enumerate(part.dialogues):
             ids, learned = encode_runs(render(dialogue, part.template), tokenizer)
             if len(ids) <= config.data.length + 1:  # the last token is only said
-                rows.append((ids, learned))
+                rows[i] = (ids, learned)
             else:
                 long.append(i)
         if long:
@@ -103,7 +111,7 @@ class InstructionTask(Task[Rendered]):
         if not rows:
             what = f"no {name} dialogue is at most {config.data.length} tokens long"
             raise UserError(what, "data.length", "raise it")
-        return InstructionData(rows, config.data.length, config.data.tokens, config.training.seed)
+        return rows
 
     def keep(self, config: RunConfig, corpus: Corpus[Rendered], folder: Path) -> None:
         """The test dialogues, in the shape they came in."""
@@ -120,6 +128,8 @@ class InstructionTask(Task[Rendered]):
     def evaluate(self, bundle: Bundle, part: Rendered, say: Say, precision: str = "fp32") -> Result:
         """Perplexity of the responses, and some of them beside the model's own."""
         data = self.encode(bundle.config, part, bundle.tokenizer, Path(), "test", say)
+        kept = self.fitting(bundle.config, part, bundle.tokenizer, "test", silent)
+        part = part.select(list(kept))  # bytes are counted of what is scored
         losses = list(batch_losses(bundle, data, precision))
         said = (text for d in part.dialogues for role, text in d.turns if role == "assistant")
         return Result(scored(losses, sum(len(text.encode()) for text in said)), self.samples(bundle, part))
@@ -127,10 +137,17 @@ class InstructionTask(Task[Rendered]):
     def samples(self, bundle: Bundle, part: Rendered) -> list[Sample]:
         """What the model answers to some of the instructions."""
         settings = bundle.config.decoding.model_copy(update={"strategy": "greedy", "max_length": 80})
-        some = [d for d in part.dialogues[:4] if d.turns[-1][0] == "assistant"]
+        answers = [d for d in part.dialogues if [r for r, _ in d.turns[-2:]] == ["user", "assistant"]]
+        some = answers[:4]
         asked = [encode_runs(prompt(d, part.template), bundle.tokenizer)[0] for d in some]
         said = bundle.generator.generate([Prompt(tuple(ids)) for ids in asked], settings)
         return [Sample(d.turns[-2][1], d.turns[-1][1], g.text) for d, (g,) in zip(some, said, strict=True)]
+
+
+def question(dialogue: Dialogue) -> str:
+    """All that stands before the first answer."""
+    before = itertools.takewhile(lambda turn: turn[0] != "assistant", dialogue.turns)
+    return "\n".join([*(text for _, text in before), dialogue.input])
 
 
 def record(dialogue: Dialogue, shape: str) -> dict[str, Any]:
