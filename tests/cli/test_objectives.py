@@ -158,6 +158,35 @@ def test_begun_with_a_run(here: Cli, tmp_path: Path) -> None:
     assert not torch.equal(free["embedding.weight"], weights["embedding.weight"])
 
 
+def test_what_was_known_of_a_class_is_kept_by_its_name(here: Cli, tmp_path: Path) -> None:
+    """Other classes, or as many of other names: rows of the head go by name, not by place."""
+    train(here, "classify")
+    old = dict(load(tmp_path / "run").model.named_parameters())["output.map.weight"]
+    begin = (
+        "train",
+        "--objective",
+        "classify",
+        "--init",
+        "run",
+        "training.steps=1",
+        "training.schedule.peak=1e-12",
+    )
+    for name, instead, known, new in (
+        ("swapped.tsv", ("aardvark", "cats"), [(1, 0)], "aardvark"),  # of cats, other: cats comes last
+        ("more.tsv", ("other", "cats", "a", "z"), [(1, 0), (2, 1)], "a, z"),
+    ):
+        rows = [s for s, _ in pairs()]
+        write(tmp_path / name, [f"{s}\t{instead[i % len(instead)]}" for i, s in enumerate(rows)])
+        done = here(*begin, name, "--out", name[:4], "training.precision=fp32")
+        assert done.returncode == 0, done.stderr
+        assert f"output.map.weight of {new}" in done.stderr
+        weight = dict(load(tmp_path / name[:4]).model.named_parameters())["output.map.weight"]
+        for row, was in known:
+            torch.testing.assert_close(weight[row], old[was], rtol=0, atol=1e-6)
+        others = set(range(len(weight))) - {row for row, _ in known}
+        assert all(not torch.allclose(weight[r], o, atol=1e-3) for r in others for o in old)
+
+
 def test_a_template_adds_its_symbols(here: Cli, tmp_path: Path) -> None:
     train(here, "causal")
     old = load(tmp_path / "run")
@@ -274,6 +303,33 @@ def test_unbalanced_tags_are_mended_on_request(here: Cli, tmp_path: Path) -> Non
     assert json.loads((tmp_path / "run" / "labels.json").read_text()) == ["B-SUM", "I-SUM", "O"]
 
 
+def test_pairs_in_aligned_files_make_vectors(here: Cli, tmp_path: Path) -> None:
+    for name, side in (("a", 0), ("b", 1)):
+        write(tmp_path / name, [pair[side] for pair in pairs()])
+    args = ("--source", "a", "--target", "b", "--objective", "embed", "--out", "run", *SMALL, *STEPS)
+    assert here("train", *args).returncode == 0
+    apart = here("evaluate", "run", "--source", "a", "--reference", "b", "--json")
+    assert apart.returncode == 0, apart.stderr
+    assert apart.stdout == here("evaluate", "run", "pairs.tsv", "--json").stdout
+    assert here("evaluate", "run").returncode == 0
+
+
+def test_empty_texts_are_said(here: Cli, tmp_path: Path) -> None:
+    lines = (tmp_path / "classes.tsv").read_text().splitlines()
+    write(tmp_path / "classes.tsv", [lines[0], "\tcats", *lines[1:]])
+    done = here("train", "classes.tsv", "--objective", "classify", "--out", "run", *SMALL, *STEPS)
+    assert done.returncode == 0 and "1 texts are empty" in done.stderr and "classes.tsv:2" in done.stderr
+
+
+def test_one_batch_has_intervals(here: Cli, tmp_path: Path) -> None:
+    """What is drawn for an interval are documents and dialogues, however they share batches."""
+    for kind in ("causal", "instruction", "masked"):
+        train(here, kind, "data.test_size=6")
+        found = json.loads(here("evaluate", "run", "--json").stdout)["perplexity"]
+        assert found["low"] < found["score"] < found["high"], kind
+        shutil.rmtree(tmp_path / "run")
+
+
 def test_odd_requests(here: Cli, tmp_path: Path) -> None:
     refused(here("train", "text", "--objective", "casual"), "casual", "causal")
     refused(here("train", "text"), "text")
@@ -281,6 +337,17 @@ def test_odd_requests(here: Cli, tmp_path: Path) -> None:
     refused(here("train", "classes.tsv", "--objective", "classify", "objective.frozen=true"), "init")
     refused(here("train", "classes.tsv", "--objective", "classify", "--init", "nowhere"), "nowhere")
     refused(here("train", "--objective", "causal"), "--objective causal")
+    aligned = ("train", "--objective", "causal", "--source", "text/00.txt", "--target", "text/02.txt")
+    refused(here(*aligned), "causal", "data.aligned")
+    refused(here("train", "text", "--objective", "denoise", "objective.sentinels=1000000"), "10,000")
+    refused(here("train", "classes.tsv", "--objective", "classify", "objective.head_rate=1e9"), "1,000")
+    valid = "data.valid=other.tsv"
+    write(tmp_path / "other.tsv", ["I see two cats.\tdogs"] * 3)
+    refused(here("train", "classes.tsv", "--objective", "classify", valid), "dogs", "data.valid")
+    write(tmp_path / "silent.jsonl", [json.dumps(chat(f"Say {i}", "")) for i in range(30)])
+    refused(here("train", "silent.jsonl", "--objective", "instruction"), "every answer is empty")
+    write(tmp_path / "five.tsv", [f"a {i}\tb {i}" for i in range(5)])
+    refused(here("train", "five.tsv", "--objective", "embed", "--out", "run", *SMALL, *STEPS), "two pairs")
     refused(here("data", "show", "text", "--objective", "causal", "--rows", "0"), "--rows")
     long = ("train", "chat.jsonl", "--objective", "instruction", "--out", "run", "data.length=8", *SMALL)
     refused(here(*long, "training.steps=2"), "data.length")
@@ -290,6 +357,10 @@ def test_odd_requests(here: Cli, tmp_path: Path) -> None:
 def test_a_run_cannot_do_what_it_was_not_trained_for(here: Cli, tmp_path: Path) -> None:
     train(here, "causal")
     shutil.copytree(tmp_path / "run", tmp_path / "causal")
+    refused(here("evaluate", "causal", "--source", "a", "--reference", "b"), "causal", "--source")
+    begin = ("train", "text", "--objective", "causal", "--init", "causal")
+    refused(here(*begin, "text.tokenizer.size=77"), "text.tokenizer.size")
+    refused(here("generate", "causal", "I see", "--max-tokens", "0"), "--max-tokens")
     refused(here("evaluate", "causal", "--picture", "c.svg"), "--picture")
     for command in ("translate", "fill", "classify", "tag"):
         refused(here(command, "causal", "text/00.txt"), "generate")

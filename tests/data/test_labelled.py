@@ -139,6 +139,13 @@ def _matches(error: UserError, message: str, mend: str) -> bool:
     return True
 
 
+def test_labels_that_no_line_can_hold(tmp_path):
+    for label in ("a\tb", "a\nb", "a\u2028b", "a\rb"):
+        with pytest.raises(UserError, match="a tab or a line end") as caught:
+            read(tmp_path, records({"text": "x", "label": label}), name="a.jsonl")
+        assert caught.value.where.endswith(":1")
+
+
 def test_a_header_of_unknown_names_can_be_an_example(tmp_path):
     found = read(tmp_path, "review\tmood\n" + MANY, "1", "2")
     assert (found.texts[0], found.labels[0]) == (("review",), "mood")

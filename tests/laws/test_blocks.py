@@ -189,8 +189,7 @@ def test_spans_hold_all_that_is_seen(reach: Reach, queries: int, cached: int) ->
 def test_products_are_counted(form: str, length: int) -> None:
     """The formula is what is carried out, whether or not a length is cut."""
     config = config_of("window", form, position="rope", heads={"count": 4, "kv": 2})
-    # In double: of fp32 and more than 128 keys the fused kernel for CPU is taken, which is not counted.
-    model: Any = build(config, seed=0).double()
+    model: Any = build(config, seed=0)
     with FlopCounterMode(display=False) as counter:
         model(torch.zeros(2, length, dtype=torch.int64), Layout.full(2, length))
     assert counter.get_total_flops() == cost(config, 2, length).flops

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from reading import check_reading, documents, stored
 from triptych.config import ModelConfig
+from triptych.config.objectives import CausalObjective
 from triptych.data import (
     BOS,
     EOS,
@@ -36,6 +37,7 @@ from triptych.data import store as store_module
 from triptych.errors import UserError
 from triptych.layout import Layout
 from triptych.model import DecoderOnly, build
+from triptych.objectives import TokenLoss
 
 lengths = st.integers(1, 12)
 seeds = st.integers(-3, 3)
@@ -289,3 +291,31 @@ def _loss(model: DecoderOnly, ids: torch.Tensor, layout: Layout, targets: torch.
     logits = model(ids, layout).flatten(0, 1)
     loss = torch.nn.functional.cross_entropy(logits, targets.flatten(), ignore_index=IGNORE, reduction="sum")
     return float(loss.detach())
+
+
+# -- likelihood by piece
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.sampled_from([PackedData, StreamData]), seeds)
+@settings(max_examples=25)
+def test_pieces_are_each_sequence_alone(sizes: list[int], kind: Any, seed: int) -> None:
+    """Summed they are the loss; each is what its tokens have when they are read alone."""
+    model = build(ModelConfig.parse({"form": "decoder", "vocab": 200, "dim": 8, "layers": 1, "heads": 2}), 1)
+    model = model.double().eval()
+    objective = TokenLoss(CausalObjective())
+    for batch in kind(stored(sizes), 12, 24, seed).once():
+        found = objective.pieces(model, batch)
+        whole = objective.loss(model, batch)
+        assert sum(count for _, count in found) == whole.count
+        assert math.isclose(sum(nll for nll, _ in found), whole.nll, rel_tol=1e-6)
+        alone = []
+        for row, segments in enumerate(batch.layout.segment):
+            for segment in sorted(set(segments.tolist()) - {-1}):
+                own = segments == segment
+                ids, said = batch.ids[row, own][None], batch.targets[row, own]
+                logits = model(ids, Layout.full(1, ids.shape[1]))[0]
+                kept = said != IGNORE
+                nll = torch.nn.functional.cross_entropy(logits[kept], said[kept], reduction="sum")
+                alone += [(float(nll.detach()), int(kept.sum()))] if kept.any() else []
+        assert [count for _, count in found] == [count for _, count in alone]
+        assert np.allclose([nll for nll, _ in found], [nll for nll, _ in alone], rtol=1e-5)

@@ -37,7 +37,8 @@ def evaluate(
     if (source is None) != (reference is None):
         raise UserError("one of --source and --reference is missing", "command line", "give both, or neither")
     if source is not None and files:
-        raise UserError("give files, or --source and --reference, not both", "command line")
+        mend = "leave one of them out"
+        raise UserError("give files, or --source and --reference, not both", "command line", mend)
     if picture is not None:
         check_writable(picture)
     keep_memory()
@@ -46,8 +47,10 @@ def evaluate(
     if picture is not None and bundle.config.objective.kind != "classify":
         kind = bundle.config.objective.kind
         raise UserError(f"a run of {kind} has no confusion matrix", "--picture", "leave it out")
-    road = task(bundle.config)
-    config = bundle.config
+    road, config = task(bundle.config), bundle.config
+    if source is not None and config.objective.kind not in ("translation", "embed"):
+        mend = "name the files alone: triptych evaluate RUN FILE…"
+        raise UserError(f"a run of {config.objective.kind} is scored on no pairs", "--source", mend)
     if source is not None and reference is not None:
         files = [str(source), str(reference)]
     if files:

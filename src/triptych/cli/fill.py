@@ -37,12 +37,12 @@ def fill(
     from triptych.engine.filler import MASK
     from triptych.training.machine import keep_memory, prefer_fast_fp32
 
-    if text != "-" and MASK not in text and standing(Path(text)) != "file":
-        what = f"there is no {MASK} in this text, and no file of this name"
-        raise UserError(what, text, f"write {MASK} where a token is missing")
     keep_memory()
     prefer_fast_fp32()
     filler = load(run).filler
+    if text != "-" and MASK not in text and standing(Path(text)) != "file":
+        what = f"there is no {MASK} in this text, and no file of this name"
+        raise UserError(what, text, f"write {MASK} where a token is missing")
     number = 0
     for block in [[text]] if MASK in text else blocks(text, f"type a text with {MASK} in it"):
         for line, found in zip(block, filler.fill(block, top, first=number), strict=True):

@@ -72,6 +72,9 @@ def check(config: RunConfig) -> None:
     from triptych.training.prepare import check_form
 
     translation = config.objective.kind == "translation"
+    if config.data.aligned and not (translation or config.objective.kind == "embed"):
+        mend = "name the files without --source and --target; pairs are for translation and embed"
+        raise UserError(f"{config.objective.kind} learns from no aligned files", "data.aligned", mend)
     check_languages(config.text.source, config.text.target)
     if not config.data.train:
         mend = f"name files: triptych train FILE… --objective {config.objective.kind}"

@@ -84,7 +84,9 @@ class DenoiseObjective(Objective):
     kind: Literal["denoise"] = "denoise"
     density: PositiveFloat = Field(0.15, lt=1, description="share of tokens taken out, above 0 and below 1")
     mean_length: float = Field(3.0, ge=1, description="mean tokens of a span, 1 or more")
-    sentinels: PositiveInt = Field(100, description="<extra_id_0> and on, after the vocabulary")
+    sentinels: PositiveInt = Field(
+        100, le=10_000, description="<extra_id_0> and on, after the vocabulary, up to 10,000"
+    )
 
 
 class Tuned(Objective):
@@ -98,7 +100,9 @@ class Tuned(Objective):
         description="share of tokens that are hidden in training, anew each epoch (Iyyer et al. 2015)",
     )
     frozen: bool = Field(False, description="train the new head alone")
-    head_rate: PositiveFloat = Field(1.0, description="the head's learning rate, times the others'")
+    head_rate: PositiveFloat = Field(
+        1.0, le=1000, description="the head's learning rate, times the others', up to 1,000"
+    )
 
 
 class ClassifyObjective(Tuned):

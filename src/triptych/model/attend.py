@@ -28,9 +28,7 @@ from triptych.model.visible import Mask
 Way = Literal["auto", "reference", "sdpa", "short"]
 
 # Up to this many keys, `short` is faster than the fused CPU kernels in training (benchmarks/attend.py).
-# In fp32 up to fewer, unless products may run in the faster kernels (as training lets them): from there both
-# take the same time, and the fused ones keep no weights.
-SHORT, SHORT_SLOW = 256, 128
+SHORT = 256
 # So many scores a core at a time: then they stay in its cache, as those of the fused kernels do.
 NEAR = 1 << 19
 
@@ -75,9 +73,8 @@ def attend(
         ``[B, H, T, D]``.
     """
     if way == "auto":
-        slow = q_BHTD.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
-        few = k_BGSD.shape[2] <= (SHORT_SLOW if slow else SHORT)
-        way = "short" if q_BHTD.device.type == "cpu" and dropout == 0 and few else "sdpa"
+        short = q_BHTD.device.type == "cpu" and dropout == 0 and k_BGSD.shape[2] <= SHORT
+        way = "short" if short else "sdpa"
     if way == "reference" or shaping != PLAIN:
         return reference(q_BHTD, k_BGSD, v_BGSD, mask, scale, dropout, bias, shaping)[0]
     if way == "short" and dropout == 0:

@@ -15,7 +15,7 @@ from torch import Tensor
 from triptych.config import Objective as Settings
 from triptych.data import IGNORE, Batch
 from triptych.model import DecoderOnly, EncoderDecoder, EncoderOnly, Model
-from triptych.objectives.loss import Loss, cross_entropy
+from triptych.objectives.loss import CHUNK, Loss, cross_entropy
 
 
 def run(model: Model, batch: Batch, aux: list[Tensor] | None = None) -> Tensor:
@@ -66,6 +66,22 @@ class TokenLoss:
         target_N = batch.targets.flatten()[place]
         output = model.output
         return cross_entropy(output.inner(hidden_NC), output.weight, target_N, smoothing, output.bias)
+
+    @torch.no_grad()
+    def pieces(self, model: Model, batch: Batch) -> list[tuple[float, int]]:
+        """Of each sequence of each row, in order: its negative log-likelihood in nats, and its places with a
+        target; those without one are left out."""
+        at_BT = learned(model, batch)
+        hidden_NC, target_N = run(model, batch)[at_BT], batch.targets[at_BT, None]
+        rows = max(1, CHUNK // model.output.weight.shape[0])
+        pairs = zip(torch.split(hidden_NC, rows), torch.split(target_N, rows), strict=True)
+        logp_NV = ((torch.log_softmax(model.output(h).float(), -1), target) for h, target in pairs)
+        nll_N = torch.cat([-logp.gather(1, target)[:, 0].double() for logp, target in logp_NV])
+        row = torch.arange(len(batch.ids), device=nll_N.device)[:, None]
+        sequence_BT = row * (1 + batch.layout.segment.max()) + batch.layout.segment
+        _, piece_N, counts = torch.unique(sequence_BT[at_BT], return_inverse=True, return_counts=True)
+        sums = nll_N.new_zeros(len(counts)).index_add(0, piece_N, nll_N)
+        return list(zip(sums.tolist(), counts.tolist(), strict=True))
 
     @torch.no_grad()
     def mixed(self, model: Model, batch: Batch, share: float) -> Batch:

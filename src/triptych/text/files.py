@@ -252,6 +252,8 @@ def _not_utf8(start: bytes, name: str, line: int, offset: int, value: int) -> Us
         mend = "it looks like UTF-16: convert it with `iconv -f UTF-16 -t UTF-8`"
     elif start.startswith(b"\x1f\x8b"):
         mend = "it looks like gzip: give it a name that ends in `.gz`"
+    elif start.startswith(b"PAR1"):
+        mend = "it is Parquet, which is read as running text alone: write it out as JSON lines"
     else:
         mend = (
             "convert it to UTF-8, for example with `iconv -f WINDOWS-1252 -t UTF-8` (name its real encoding)"

@@ -14,6 +14,7 @@ not count, texts stay as they are, blank lines are left out and counted.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ KNOWN = (
     ("sentence", "label"),
 )
 FIELDS = "name them with data.fields, texts first and the label last, such as data.fields=[sentence,label]"
+_APART = re.compile(r"[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 SURE = 10
 """Of fewer examples no first line is taken for a header that was not recognised."""
 
@@ -214,6 +216,9 @@ def _label(found: object, name: str, where: str) -> str:
     label = text_of(str(found), name, where).strip()
     if is_blank(label):
         raise UserError(f"the label, field {name!r}, is empty", where, "write it, or drop the line")
+    if _APART.search(label):
+        what = f"the label {shown(label)} holds a tab or a line end"
+        raise UserError(what, where, "labels are written on lines, between tabs: give it another name")
     return label
 
 

@@ -7,7 +7,7 @@ RUN ─┬─ config.yaml ─ model settings ─ with what is given laid over th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,19 +18,28 @@ from torch import Tensor
 from triptych.config import RunConfig, merge
 from triptych.config.objectives import objectives
 from triptych.engine import load
+from triptych.engine.labels import read_labels
 from triptych.errors import UserError
 from triptych.model import Model, tensors
 from triptych.text import Tokenizer
 from triptych.training.tasks import Say
 
+# What scores classes or tags, a row each.
+NAMED = "output.map."
+
 
 @dataclass(frozen=True)
 class Start:
-    """What a run begins with."""
+    """What a run begins with.
+
+    Attributes:
+        labels: the names of its classes or tags, in the order of its outputs.
+    """
 
     config: RunConfig
     tokenizer: Tokenizer
     weights: dict[str, Tensor]
+    labels: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, config: RunConfig) -> Start | None:
@@ -38,7 +47,14 @@ class Start:
         if config.training.init is None:
             return None
         bundle = load(Path(config.training.init))
-        return cls(bundle.config, bundle.tokenizer, tensors(bundle.model))
+        labels = names(Path(config.training.init), bundle.config)
+        return cls(bundle.config, bundle.tokenizer, tensors(bundle.model), labels)
+
+
+def names(folder: Path, config: RunConfig) -> tuple[str, ...]:
+    """Of the classes or tags that a run tells apart, in the order of its outputs; none of other runs."""
+    count = getattr(config.model.output, "count", 0)
+    return read_labels(folder, count) if count else ()
 
 
 def inherit(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,13 +70,19 @@ def inherit(given: Mapping[str, Any]) -> dict[str, Any]:
     if not standing(Path(init) / CONFIG):
         raise UserError("there is no run here", f"training.init: {init}", "name the folder of a trained run")
     old = load_config(Path(init) / CONFIG)
-    model = old.model.dump()
+    model, tokenizer = old.model.dump(), old.text.tokenizer.dump()
+    text = given.get("text")
+    wanted = text.get("tokenizer") if isinstance(text, Mapping) else None
+    for key, value in (wanted or {}).items() if isinstance(wanted, Mapping) else ():
+        if key in tokenizer and tokenizer[key] != value:
+            what = f"the run to begin with has its tokenizer, of {key} {tokenizer[key]}"
+            raise UserError(what, f"text.tokenizer.{key}: {value}", "leave it out, or do without --init")
     objective = given.get("objective")
     kind = objective.get("kind", "translation") if isinstance(objective, Mapping) else objective
     known = objectives().get(str(kind))
     if known is not None and known.readout != model["output"]["kind"]:
         del model["output"]
-    inherited = {"model": model, "text": {"tokenizer": old.text.tokenizer.dump()}}
+    inherited = {"model": model, "text": {"tokenizer": tokenizer}}
     inherited["data"] = {"length": old.data.length, "packing": old.data.packing}
     return merge(inherited, given)
 
@@ -72,25 +94,34 @@ def freeze_all_but_head(model: Model, config: RunConfig) -> None:
         model.output.requires_grad_(True)
 
 
-def copy(model: Model, start: Start, say: Say) -> None:
+def copy(model: Model, start: Start, labels: Sequence[str], say: Say) -> None:
     """Give a fresh model the weights of ``start`` where it has them; the rest, such as a new head and the
-    rows of new symbols, stays as drawn, and is said."""
+    rows of new symbols, stays as drawn, and is said.
+
+    Args:
+        labels: the model's classes or tags. What the run knew of those it had, by name, is kept.
+    """
     own, fresh = tensors(model), []
     before, now = start.config.model.vocab, model.config.vocab
+    known = [label for label in labels if label in start.labels]
+    new_rows, old_rows = [labels.index(k) for k in known], [start.labels.index(k) for k in known]
     with torch.no_grad():
         for name, value in own.items():
             old = start.weights.get(name)
-            if old is not None and old.shape == value.shape:
+            if old is None or old.shape[1:] != value.shape[1:]:
+                fresh.append(name)
+            elif name.startswith(NAMED) and start.labels and tuple(labels) != start.labels:
+                value[new_rows] = old[old_rows].to(value)
+                missing = [label for label in labels if label not in known]
+                fresh.append(f"{name} of {', '.join(missing)}" if missing else "")
+            elif old.shape == value.shape:
                 value.copy_(old)
-            elif (
-                old is not None
-                and (before, *old.shape[1:]) == old.shape
-                and (now, *old.shape[1:]) == value.shape
-            ):
+            elif (len(old), len(value)) == (before, now):
                 value[:before].copy_(old)
                 fresh.append(f"{name} from row {before} on")
             else:
                 fresh.append(name)
+    fresh = [name for name in fresh if name]
     if len(fresh) == len(own):
         what = "the run's weights fit none of the model's"
         raise UserError(what, "training.init", "leave the model's settings to the run")

@@ -24,7 +24,7 @@ from triptych.model import Model, build, tensors
 from triptych.objectives import Loss
 from triptych.text import write_text_atomic
 from triptych.training.checkpoint import NONE, average, list_checkpoints, newest
-from triptych.training.init import Start, copy, freeze_all_but_head
+from triptych.training.init import Start, copy, freeze_all_but_head, names
 from triptych.training.loop import Trainer
 from triptych.training.machine import keep_memory, prefer_fast_fp32
 from triptych.training.monitor import Monitor
@@ -84,7 +84,7 @@ def train(
     torch.manual_seed(config.training.seed)
     model = build(config.model)
     if start is not None:
-        copy(model, start, say)
+        copy(model, start, names(folder, config), say)
     freeze_all_but_head(model, config)
     if config.text.vectors is not None:
         if found.state is None:

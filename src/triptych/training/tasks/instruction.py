@@ -24,7 +24,7 @@ from triptych.text import Tokenizer, write_lines_atomic
 from triptych.text.dialogues import Dialogue, Dialogues, read_dialogues
 from triptych.text.templates import AUTO, SYMBOLS, Symbol, Template, encode_runs, prompt, render
 from triptych.training.tasks.base import MINIMUM, Corpus, Say, Task, silent
-from triptych.training.tasks.running import batch_losses, scored
+from triptych.training.tasks.running import pieces, scored
 from triptych.training.tasks.split import parts, texts_digest
 
 TEST = "test.jsonl"
@@ -58,6 +58,9 @@ class InstructionTask(Task[Rendered]):
         if len(whole) < MINIMUM:
             what = f"{len(whole)} dialogues, and training needs at least {MINIMUM}"
             raise UserError(what, config.data.train[0], "add dialogues")
+        if len(whole.dialogues.empty) == len(whole):
+            what = "every answer is empty: there is nothing to learn but to say nothing"
+            raise UserError(what, config.data.train[0], "check that it was written completely")
         asked = [[question(dialogue)] for dialogue in whole.dialogues]
         train, valid, test = parts(config, whole, asked, self.given, self.noun)
         size = sum(len(text.encode("utf-8", "surrogatepass")) for text in self.texts(train))
@@ -130,9 +133,9 @@ class InstructionTask(Task[Rendered]):
         data = self.encode(bundle.config, part, bundle.tokenizer, Path(), "test", say)
         kept = self.fitting(bundle.config, part, bundle.tokenizer, "test", silent)
         part = part.select(list(kept))  # bytes are counted of what is scored
-        losses = list(batch_losses(bundle, data, precision))
+        found = pieces(bundle, data, precision)
         said = (text for d in part.dialogues for role, text in d.turns if role == "assistant")
-        return Result(scored(losses, sum(len(text.encode()) for text in said)), self.samples(bundle, part))
+        return Result(scored(found, sum(len(text.encode()) for text in said)), self.samples(bundle, part))
 
     def samples(self, bundle: Bundle, part: Rendered) -> list[Sample]:
         """What the model answers to some of the instructions."""

@@ -22,13 +22,15 @@ from triptych.evaluation import Measure, Result, Sample
 from triptych.evaluation.classes import score_classes
 from triptych.evaluation.entities import score_tags
 from triptych.evaluation.retrieval import evaluate_pairs
-from triptych.text import Pairs, Tokenizer, read_pairs, write_lines_atomic
+from triptych.text import Pairs, Tokenizer, write_lines_atomic
 from triptych.text.bio import is_bio, repaired
+from triptych.text.characters import is_blank
 from triptych.text.conll import Tagged, check_bio, read_conll
 from triptych.text.labelled import Labelled, read_labelled
 from triptych.training.tasks.base import MINIMUM, Corpus, Say, Task, position_limits
 from triptych.training.tasks.running import ENCODER
 from triptych.training.tasks.split import parts, texts_digest
+from triptych.training.tasks.translation import read as read_sides
 
 
 class Examples(Protocol):
@@ -49,7 +51,13 @@ E = TypeVar("E", bound=Examples)
 
 
 class LabelledTask(Task[E], Generic[E]):
-    """Examples that are short texts; those that share a text stay in one part."""
+    """Examples that are short texts; those that share a text stay in one part.
+
+    Attributes:
+        least: examples that a held-out part needs.
+    """
+
+    least: ClassVar[int] = 1
 
     @abstractmethod
     def alike(self, part: E) -> list[tuple[str, ...]]:
@@ -70,14 +78,20 @@ class LabelledTask(Task[E], Generic[E]):
         if len(whole) < MINIMUM:
             what = f"{len(whole)} {self.noun}, and training needs at least {MINIMUM}"
             raise UserError(what, config.data.train[0], f"add {self.noun}")
-        train, valid, test = parts(config, whole, self.alike(whole), self.given, self.noun)
+        train, valid, test = parts(config, whole, self.alike(whole), self.given, self.noun, self.least)
         names, notes = self.names(train), []
         for name, part in (("valid", valid), ("test", test)):
-            new = sorted(set(self.names(part)) - set(names)) if part is not None else []
+            own = set(self.names(part)) if part is not None else set()
+            new = sorted(own - set(names))
+            if own and len(new) == len(own):
+                what = f"nothing in the {name} part is named as in training: {', '.join(map(repr, new[:10]))}"
+                mend = f"trained are {', '.join(map(repr, names[:10]))}; name files that go together"
+                raise UserError(what, f"data.{name}", mend)
             if new:
                 notes.append(
                     f"{name}: never seen in training, so never said: {', '.join(map(repr, new[:10]))}"
                 )
+        notes += self.doubts(whole)
         if train is not whole:
             say(
                 f"{len(train):,} {self.noun} to train on, {len(valid):,} to validate, {_size(test):,} to test"
@@ -89,6 +103,14 @@ class LabelledTask(Task[E], Generic[E]):
         sizes = {"training": len(train), "validation": len(valid), "test": _size(test)}
         facts = {self.noun: sizes, "labels": names, "texts_each": self.each(train)}
         return Corpus(train, valid, test, len(train), size, digest, tuple(notes), facts)
+
+    def doubts(self, whole: E) -> list[str]:
+        """What is odd about the examples."""
+        empty = [i for i, texts in enumerate(self.alike(whole)) if any(map(is_blank, texts))]
+        if not empty:
+            return []
+        places = ", ".join(whole.place(i) for i in empty[:3]) + (", …" if len(empty) > 3 else "")
+        return [f"{len(empty)} {self.noun} are empty, and learned from as they are ({places})"]
 
     def read_alike(self, config: RunConfig, part: E) -> RunConfig:
         """The configuration that reads other files as this part was read."""
@@ -149,7 +171,7 @@ class LabelledTask(Task[E], Generic[E]):
     def held_out(self, config: RunConfig, folder: Path) -> E | None:
         """The test examples."""
         path = folder / "data" / self.file
-        data = config.data.model_copy(update={"fields": (), "column": None})
+        data = config.data.model_copy(update={"fields": (), "column": None, "aligned": False})
         return self.given(config.model_copy(update={"data": data}), [str(path)]) if path.exists() else None
 
 
@@ -283,13 +305,11 @@ class EmbedTask(LabelledTask[Pairs]):
     """Vectors of texts, from pairs that belong together (``objective.kind: embed``)."""
 
     noun: ClassVar[str] = "pairs"
+    least: ClassVar[int] = 2  # one is told from others
 
     def given(self, config: RunConfig, files: Sequence[str]) -> Pairs:
-        """Files of pairs."""
-        fields = config.data.fields or ("source", "target")
-        if len(fields) != 2:
-            raise UserError(f"{len(fields)} fields are named", "data.fields", "name those of the two texts")
-        return read_pairs([Path(f) for f in files], fields=(fields[0], fields[1]))
+        """Files of pairs, or two aligned files, as ``data.aligned`` says."""
+        return read_sides(files, config.data)
 
     def texts(self, part: Pairs) -> Iterable[str]:
         """All first texts, then all second ones."""
@@ -312,7 +332,11 @@ class EmbedTask(LabelledTask[Pairs]):
         kept = self.fitting(config, part, [max(map(len, pair)) for pair in ids], name, say)
         frame = Frame.of(tokenizer, config.model.form)
         hiding = hidden(config, tokenizer, name)
-        return PairData([ids[i] for i in kept], frame, config.data.tokens, config.training.seed, hiding)
+        data = PairData([ids[i] for i in kept], frame, config.data.tokens, config.training.seed, hiding)
+        if max(len(batch) for batch in data.plan(0)) < 2:
+            what = f"no batch of the {name} part holds two pairs, and a pair is told from others of its batch"
+            raise UserError(what, "data.tokens", "raise it, or give more pairs")
+        return data
 
     def evaluate(self, bundle: Bundle, part: Pairs, say: Say, precision: str = "fp32") -> Result:
         """How well the second text of a pair is found by its first, among all."""

@@ -28,12 +28,14 @@ from triptych.engine import Bundle, autocast
 from triptych.errors import UserError
 from triptych.evaluation import Result, Sample
 from triptych.evaluation.language import LanguageScores, TokenScores, score_language, score_tokens
-from triptych.objectives import Loss, objective
+from triptych.objectives import TokenLoss, objective
 from triptych.text import Tokenizer, write_lines_atomic
 from triptych.text.documents import Documents, encode_documents, read_documents
 from triptych.training.tasks.base import Corpus, Say, Task
 
 TEST = "test.jsonl"
+# Negative log-likelihood in nats, and tokens.
+Piece = tuple[float, int]
 
 
 @dataclass(frozen=True)
@@ -118,12 +120,12 @@ class RunningTask(Task[Documents]):
         with tempfile.TemporaryDirectory() as folder:
             store = TokenStore.write(Path(folder) / "ids", encode_documents(part, bundle.tokenizer))
             data = self.rows(bundle.config, store, bundle.tokenizer)
-            losses = list(batch_losses(bundle, data, precision))
-        return Result(self.scores(losses, part), self.samples(bundle, part))
+            found = pieces(bundle, data, precision)
+        return Result(self.scores(found, part), self.samples(bundle, part))
 
-    def scores(self, losses: Sequence[Loss], part: Documents) -> LanguageScores | TokenScores:
+    def scores(self, found: Sequence[Piece], part: Documents) -> LanguageScores | TokenScores:
         """Of the tokens that were hidden or taken out."""
-        return score_tokens([loss.nll for loss in losses], [loss.count for loss in losses])
+        return score_tokens([nll for nll, _ in found], [count for _, count in found])
 
     def samples(self, bundle: Bundle, part: Documents) -> list[Sample]:
         """A few outputs, beside what stood there."""
@@ -133,9 +135,9 @@ class RunningTask(Task[Documents]):
 class CausalTask(RunningTask):
     """Language models (``objective.kind: causal``)."""
 
-    def scores(self, losses: Sequence[Loss], part: Documents) -> LanguageScores:
+    def scores(self, found: Sequence[Piece], part: Documents) -> LanguageScores:
         """Of all tokens, and of all bytes."""
-        return scored(losses, measured(part, hashlib.sha256()).bytes)
+        return scored(found, measured(part, hashlib.sha256()).bytes)
 
     def rows(self, config: RunConfig, store: TokenStore, tokenizer: Tokenizer) -> Dataset:
         """Whole documents side by side, or one stream."""
@@ -220,12 +222,12 @@ def measured(part: Documents, digest: Any) -> Count:
     return Count(documents, size)
 
 
-def scored(losses: Sequence[Loss], size: int) -> LanguageScores:
-    """Perplexities of a text of ``size`` bytes from the losses of its batches; the bytes of a batch are those
-    of its share of the tokens."""
-    counts = [loss.count for loss in losses]
+def scored(found: Sequence[Piece], size: int) -> LanguageScores:
+    """Perplexities of a text of ``size`` bytes from its pieces; the bytes of a piece are those of its share
+    of the tokens."""
+    counts = [count for _, count in found]
     ends = [round(size * done / sum(counts)) for done in itertools.accumulate(counts, initial=0)]
-    return score_language([loss.nll for loss in losses], counts, [b - a for a, b in itertools.pairwise(ends)])
+    return score_language([nll for nll, _ in found], counts, [b - a for a, b in itertools.pairwise(ends)])
 
 
 def whole_texts(part: Iterable[Any]) -> Iterator[str]:
@@ -239,10 +241,11 @@ def whole_texts(part: Iterable[Any]) -> Iterator[str]:
 
 
 @torch.inference_mode()
-def batch_losses(bundle: Bundle, data: Dataset, precision: str) -> Iterator[Loss]:
-    """The loss of each batch of a part."""
+def pieces(bundle: Bundle, data: Dataset, precision: str) -> list[Piece]:
+    """The likelihood of each sequence that stands in the rows of a part: a document, or a row's part of
+    one."""
     learned = objective(bundle.config.objective, bundle.config.data.length)
+    assert isinstance(learned, TokenLoss)
     device = next(bundle.model.parameters()).device
-    for batch in data.once():
-        with autocast(precision, device):
-            yield learned.loss(bundle.model, batch.to(device))
+    with autocast(precision, device):
+        return [one for batch in data.once() for one in learned.pieces(bundle.model, batch.to(device))]

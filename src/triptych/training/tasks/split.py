@@ -28,17 +28,19 @@ def parts(
     texts: Sequence[Sequence[str]],
     read: Callable[[RunConfig, Sequence[str]], S],
     noun: str,
+    least: int = 1,
 ) -> tuple[S, S, S | None]:
     """Training, validation and test part: of files of their own where there are any, else split off.
 
     Args:
         texts: of each example, one or two texts that may not stand in two parts.
         noun: what the examples are called.
+        least: how many are split off at least where nothing says how many.
     """
     data = config.data
     given: dict[str, Any] = {"valid": data.valid, "test": data.test}
     own = {name: read(config, files) if files else None for name, files in given.items()}
-    share = min(1000, max(1, len(whole) // 20))
+    share = min(1000, max(least, len(whole) // 20))
     wanted = {"valid": data.valid_size, "test": data.test_size}
     want = {n: 0 if own[n] is not None else share if wanted[n] is None else wanted[n] for n in own}
     if own["valid"] is None and not want["valid"]:

@@ -182,11 +182,12 @@ def read(files: Sequence[str], data: DataConfig) -> Pairs:
     paths = [Path(f) for f in files]
     if data.aligned:
         if len(paths) != 2:
-            raise UserError(f"two aligned files are needed, {len(paths)} given", "data.train")
+            what = f"two aligned files are needed, {len(paths)} given"
+            raise UserError(what, "data.aligned", "name two for each part, or set data.aligned=false")
         return read_aligned(paths[0], paths[1])
     fields = data.fields or ("source", "target")
     if len(fields) != 2:
-        raise UserError(f"{len(fields)} fields are named", "data.fields", "name two: source and target")
+        raise UserError(f"{len(fields)} fields are named", "data.fields", "name two, those of both texts")
     return read_pairs(paths, fields=(fields[0], fields[1]))
 
 
