@@ -4,8 +4,8 @@ usage: objectives.py WHAT DATA [--budget 10m] [--out FOLDER] [key=value …]
 
 sst2         DATA holds train.tsv and dev.tsv: a text and its class a line
 tags         DATA holds *train*, *dev* and *test* in CoNLL-U, .gz too
-pretraining  DATA holds text.txt, and train.tsv and dev.tsv as sst2: half of the budget for hidden tokens of
-             the text, the other half for the classes; and all of it for the classes alone, to compare
+pretraining  DATA holds text.txt, and files as of sst2 or tags: half of the budget for hidden tokens of the
+             text, the other half for the classes or tags; and all of it for these alone, to compare
 characters   DATA holds input.txt, in ASCII; its last tenth is foretold: by the preset nanogpt-char, and by
              what is chosen for the budget
 instruction  DATA holds text.txt and instruction-data.json: half of the budget for the text, the other half
@@ -70,24 +70,29 @@ def sst2(data: Path, out: Path, budget: str, settings: list[str]) -> None:
         triptych("evaluate", str(out / "sst2"), str(data / "test.tsv"))
 
 
-def tags(data: Path, out: Path, budget: str, settings: list[str]) -> None:
-    """Tags of words, from nothing."""
+def tagged(data: Path, run: Path, budget: str, settings: list[str]) -> float:
+    """Accuracy on the test part; the weights are chosen by the dev part."""
     part = {
         name: next(p for p in sorted(data.iterdir()) if name in p.name) for name in ("train", "dev", "test")
     }
     files = held_out(part["dev"], part["test"])
-    train(out / "tags", "tag", part["train"], "--budget", budget, *files, *settings)
-    print(f"accuracy on the test part: {scores(out / 'tags')['accuracy']['score']:.2f} %")
+    train(run, "tag", part["train"], "--budget", budget, *files, *settings)
+    return float(scores(run)["accuracy"]["score"])
+
+
+def tags(data: Path, out: Path, budget: str, settings: list[str]) -> None:
+    """Tags of words, from nothing."""
+    print(f"accuracy on the test part: {tagged(data, out / 'tags', budget, settings):.2f} %")
 
 
 def pretraining(data: Path, out: Path, budget: str, settings: list[str]) -> None:
-    """Hidden tokens of running text first, classes after it; against classes alone for as long."""
+    """Hidden tokens of running text first, labels after it; against labels alone for as long."""
     half = f"{duration(budget, '--budget') / 2:.0f}s"
     train(out / "masked", "masked", data / "text.txt", "--budget", half, "data.documents=line")
-    init = ["--init", str(out / "masked")]
-    after = classes(data, out / "after", half, [*init, *settings])
-    alone = classes(data, out / "alone", budget, settings)
-    print(f"accuracy on dev.tsv: {after:.2f} % after hidden tokens, {alone:.2f} % from nothing")
+    learn = classes if (data / "train.tsv").exists() else tagged
+    after = learn(data, out / "after", half, ["--init", str(out / "masked"), *settings])
+    alone = learn(data, out / "alone", budget, settings)
+    print(f"accuracy: {after:.2f} % after hidden tokens, {alone:.2f} % from nothing")
 
 
 def records(run: Path, kind: str) -> list[dict[str, Any]]:

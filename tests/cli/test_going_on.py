@@ -116,6 +116,21 @@ def test_a_run_of_steps_goes_on_by_time_and_back(run: Path, here: Cli) -> None:
     assert "training.budget: 7s → None" in counted.stderr
 
 
+def test_a_run_goes_on_by_epochs_and_back(run: Path, here: Cli) -> None:
+    done = here("train", "run", "--resume", "training.epochs=12")
+    assert done.returncode == 0, done.stderr
+    assert "training.steps: 30 → None" in done.stderr and "training.epochs: None → 12.0" in done.stderr
+    passed = steps(run)
+    assert passed > 30 and passed % 12 == 0
+    again = here("train", "run", "--resume", "--budget", "90s")  # more time, and as many epochs
+    assert "more training.epochs" in again.stderr and steps(run) == passed
+    refused(here("train", "run", "--resume", "training.epochs=1"), "training.epochs", str(passed))
+    refused(here("train", "run", "--resume", "training.epochs=20", "training.steps=99"), "training.epochs")
+    counted = here("train", "run", "--resume", f"training.steps={passed + 5}")
+    assert counted.returncode == 0 and steps(run) == passed + 5
+    assert "training.epochs: 12.0 → None" in counted.stderr
+
+
 def test_fewer_steps_than_are_done(run: Path, here: Cli) -> None:
     refused(here("train", "run", "--resume", "training.steps=20"), "training.steps", "30")
     assert [c.step for c in list_checkpoints(run / "checkpoints")] == [10, 20, 30]

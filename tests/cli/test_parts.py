@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import re
@@ -18,7 +19,7 @@ from triptych import model as _registers_all_parts  # noqa: F401
 from triptych.config import Part, choices, parts
 from triptych.config.rules import MEANING, RULES
 from triptych.errors import UserError
-from triptych.insight.catalogue import DIM, TOKENS, axes, catalogue, said, text, to_dict, type_name
+from triptych.insight.catalogue import APART, DIM, TOKENS, axes, catalogue, said, text, to_dict, type_name
 from triptych.model.registry import carried_out
 
 ROOT = Path(__file__).parents[2]
@@ -194,6 +195,16 @@ def test_unknown_names(here: Cli) -> None:
     refused(here("parts", "LSTM"), "no part 'LSTM'", "did you mean lstm")
     refused(here("parts", "zzzz"), "axes: ", "position")
     refused(here("parts", "rope", "learned"), "learned")
+    refused(here("parts", "co-attention"), "CoAttention", "library.md")
+    refused(here("parts", "patch"), "ImageClassifier", "library.md")
+
+
+def test_what_has_no_place_in_a_configuration_is_named() -> None:
+    listed = text(catalogue(), 100, full=False)
+    for path in APART.values():
+        module, _, name = path.rpartition(".")
+        assert inspect.isclass(getattr(importlib.import_module(module), name)) and path in listed
+        assert name in (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -418,41 +418,6 @@ def test_further_symbols_come_at_the_end(kind: str) -> None:
         tokenizer.with_symbols(["<s>"])
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("the cat sees", ["the", " cat", " sees"]),
-        ("The house, remembers 猫山 x", ["The", " house,", " remembers", " 猫", "山", " x"]),
-        ("a\n\nthe\tb", ["a", "\n", "\n", "the", "\t", "b"]),
-        ("the  cat ", ["the", "  cat", " "]),
-        ("山猫 кошка猫кошка", ["山", "猫", " кошка", "猫", "кошка"]),
-        ("", []),
-    ],
-)
-@every_kind
-def test_words_begin_where_they_do(kind: str, text: str, words: list[str]) -> None:
-    tokenizer = TOKENIZERS[f"{kind} no prefix"]
-    ids = tokenizer.encode(text)
-    if kind == "char":
-        words = list(text)
-    found: list[list[int]] = []
-    for number, begins in zip(ids, tokenizer.begins_word(ids), strict=True):
-        found += [[]] if begins else []
-        found[-1].append(number)
-    assert [tokenizer.decode(word) for word in found] == words
-
-
-@every_kind
-@given(data=st.data())
-def test_any_ids_have_words(kind: str, data: st.DataObject) -> None:
-    tokenizer = TOKENIZERS[f"{kind} symbols"]
-    ids = data.draw(st.lists(st.integers(-5, tokenizer.size + 5)))
-    begins = tokenizer.begins_word(ids)
-    assert len(begins) == len(ids)
-    for before, number, found in zip([PAD, *ids], ids, begins, strict=False):
-        assert found or (is_plain(tokenizer, [number]) and is_plain(tokenizer, [before]))
-
-
 WORDS = regex.compile(r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+""")
 
 

@@ -171,6 +171,39 @@ def test_a_run_with_a_budget_ends_with_it(tmp_path: Path, monkeypatch: pytest.Mo
     assert t.pace.step < 190  # it noticed that steps had become slower
 
 
+@pytest.mark.parametrize(("epochs", "accumulate"), [(1, 1), (3, 1), (2.5, 2), (40, 1)])
+@pytest.mark.parametrize("seconds", [None, 1e4])
+def test_epochs_end_a_run(tmp_path: Path, epochs: float, accumulate: int, seconds: float | None) -> None:
+    """However much time there is, and the learning rate with it."""
+    given = [f"training.epochs={epochs}", f"training.accumulate={accumulate}", "training.steps=null"]
+    given += ["training.schedule.kind=linear", "training.schedule.warmup=1", "training.log_every=1"]
+    t = trainer(tmp_path, *given, *([f"training.budget={seconds}s"] if seconds else []))
+    t.seconds = seconds
+    t.run()
+    batches = len(t.train_data.plan(0))
+    want = math.ceil(epochs * batches / accumulate)
+    assert t.pace.over and t.pace.step == want
+    assert t.cursor.epoch == want * accumulate // batches
+    rates = [r["learning_rate"] for r in read_metrics(tmp_path / "metrics.jsonl") if r["kind"] == "train"]
+    assert len(rates) == want and rates[-1] < rates[0] * 2 / want
+
+
+def test_time_ends_a_run_before_its_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    t = trainer(tmp_path, "training.epochs=1000", "training.steps=null", "training.budget=20s")
+    t.seconds = 20.0
+    now = [0.0]
+    monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
+    step = t.step
+
+    def slow(batches: list[object]) -> object:
+        now[0] += 0.1
+        return step(batches)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(t, "step", slow)
+    t.run()
+    assert t.pace.over and 17 < now[0] < 22 and t.pace.step < t.most
+
+
 def test_metrics_are_whole_records_and_rewind(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path, quiet=True)
     for step in range(5):

@@ -61,7 +61,7 @@ def asked(
     given, hand_set = _files(files, source, target, preset)
     given = override(merge(given, options), settings)
     training = given.get("training") or {}
-    endless = isinstance(training, dict) and not training.get("steps") and not training.get("budget")
+    endless = isinstance(training, dict) and not any(map(training.get, ("steps", "epochs", "budget")))
     if endless:
         given = merge(given, {"training": {"budget": BUDGET}})
     return Asked(inherit(given), hand_set, endless)

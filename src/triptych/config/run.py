@@ -159,11 +159,13 @@ class ScheduleConfig(Settings):
 
 
 class TrainingConfig(Settings):
-    """The loop: length, precision, checkpoints. One of ``steps`` and ``budget`` ends it."""
+    """The loop: length, precision, checkpoints. One of ``steps``, ``epochs`` and ``budget`` ends it; with the
+    last two, what comes first."""
 
     section: ClassVar[str] = "training"
     init: str | None = Field(None, description="a run to begin with: its tokenizer, model and weights")
     steps: PositiveInt | None = None
+    epochs: PositiveFloat | None = Field(None, le=1e6, description="passes over the training data, up to 1e6")
     budget: str | None = Field(None, description="wall-clock time such as 90s, 15m or 2h")
     accumulate: PositiveInt = 1
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
@@ -191,8 +193,9 @@ class TrainingConfig(Settings):
     def _ends(self) -> Self:
         if self.budget is not None:
             duration(self.budget, "training.budget")
-        if self.steps is not None and self.budget is not None:
-            raise UserError("both steps and budget are set", "training.budget", "keep one of them")
+        for key in ("budget", "epochs"):
+            if self.steps is not None and getattr(self, key) is not None:
+                raise UserError(f"both steps and {key} are set", f"training.{key}", "keep one of them")
         return self
 
 

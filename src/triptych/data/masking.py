@@ -28,6 +28,7 @@ from triptych.data.frames import Frame
 from triptych.data.packing import check_budget
 from triptych.data.store import Numbers, TokenStore
 from triptych.errors import UserError
+from triptych.text.characters import script_pattern
 from triptych.text.tokenizer import Tokenizer
 from triptych.text.vocabulary import SPECIALS
 
@@ -36,7 +37,8 @@ FOLLOWS, OTHER = 1, 0
 TRIES = 16
 
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
-_ALONE = re.compile("[\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff]")
+# Of scripts that set no blanks between words.
+_ALONE = script_pattern(("Han", "Kana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan", "Yi"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +67,7 @@ class Facts:
 
 def begins_word(piece: str) -> bool:
     """A word is what stands between blanks; a punctuation mark, and a character of a script that sets no
-    blanks (Chinese, Japanese), is one by itself. Bytes of longer characters belong to the word before."""
+    blanks (Chinese, Thai), is one by itself. Bytes of longer characters belong to the word before."""
     byte = _BYTE.fullmatch(piece)
     first = piece[:1] if byte is None else chr(int(byte[1], 16))
     if byte is not None and first >= "\x80":

@@ -1,5 +1,5 @@
 """What there is to choose from: every axis and every choice, read from the settings, the registry and the
-table of refusals (``triptych parts``). Nothing about a part is written here.
+table of refusals (``triptych parts``). Nothing about them is written here.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ ROWS: dict[str, tuple[str, ...]] = {
     "model.embedding": ("embedding", "output"),
     "model.output": ("output",),
     "": ("mixers", "feed-forward", "norms", "positions"),
+}
+# What takes more than one text, and so has no place in a configuration.
+APART = {
+    "coattention": "triptych.model.coattention.CoAttention",
+    "patches": "triptych.model.vision.ImageClassifier",
 }
 
 
@@ -128,7 +133,10 @@ def catalogue(name: str = "") -> list[Axis]:
             out.append(Axis(axis_name, axis.section, described, refused(axis), entries))
     if not out:
         words = [*known, *(k for axis in known.values() for k in choices(axis))]
-        close = nearest(wanted, words, n=3, cutoff=0.5)
+        close = nearest(wanted, [*words, *APART], n=3, cutoff=0.5)
+        if close and close[0] in APART:
+            what = f"{close[0]} is no part of a model that reads one text"
+            raise UserError(what, "parts", f"in Python: {APART[close[0]]} (docs/library.md)")
         meant = f"did you mean {' or '.join(close)}? " if close else ""
         raise UserError(f"there is no part {name!r}", "parts", f"{meant}axes: {', '.join(known)}")
     return out
@@ -360,6 +368,9 @@ def text(found: Sequence[Axis], width: int, full: bool) -> str:
                     f"{one.cost.of}{at}: {one.cost.parameters:,} parameters, {short(one.cost.flops)} FLOPs", 4
                 )
         lines.append("")
+    if not full:
+        add(f"In Python alone: {', '.join(APART.values())}.", 0)
+        return "\n".join(lines)
     return "\n".join(lines[:-1])
 
 

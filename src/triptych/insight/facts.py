@@ -106,6 +106,7 @@ def _optimizer(config: dict[str, Any]) -> Iterator[str]:
 
 def _run(config: dict[str, Any]) -> Iterator[str]:
     yield _with(config, "training.steps", "{} steps")
+    yield _with(config, "training.epochs", "at most {} passes over the data")
     yield _with(config, "training.budget", "budget {}")
     yield _with(config, "training.precision", "{}")
     yield _with(config, "training.seed", "seed {}")

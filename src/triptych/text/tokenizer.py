@@ -48,7 +48,6 @@ from triptych.text.vocabulary import (
     too_small,
     train_pieces,
 )
-from triptych.text.words import word_starts
 
 __all__ = ["BOS", "EOS", "PAD", "UNK", "Kind", "Settings", "Tokenizer", "train_tokenizer"]
 
@@ -162,20 +161,6 @@ class Tokenizer:
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """A name to show for each id: ``<s>``, ``▁the``, ``<0xE4>``, a symbol, ``<?9999>`` outside."""
         return [self._piece(number) for number in map(int, ids)]
-
-    def begins_word(self, ids: Iterable[int]) -> list[bool]:
-        """For each id of a text whether a word begins with it; the others go on with the word before.
-
-        A blank is the start of the word after it. Line ends, tabs and the characters of scripts that put no
-        blanks between words are words each; so is, of kind ``char``, every character. Specials and symbols
-        stand alone.
-        """
-        found: list[bool] = []
-        for inside, group in itertools.groupby(map(int, ids), self._in_vocabulary):
-            run = list(group)
-            spelled = [self._vocabulary.spell(number) for number in run] if inside else []
-            found += word_starts(spelled, every=self.kind == "char") if inside else [True] * len(run)
-        return found
 
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.json`` and, where there is one, the model into a folder:

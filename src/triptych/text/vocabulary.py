@@ -72,7 +72,6 @@ class Vocabulary(Protocol):
     def sample(self, text: str, alpha: float, seed: int) -> list[int]: ...
     def decode(self, ids: list[int]) -> str: ...
     def piece(self, number: int) -> str: ...
-    def spell(self, number: int) -> bytes: ...
 
 
 class Bytes:
@@ -94,9 +93,6 @@ class Bytes:
 
     def piece(self, number: int) -> str:
         return f"<0x{number - len(SPECIALS):02X}>"
-
-    def spell(self, number: int) -> bytes:
-        return bytes([number - len(SPECIALS)])
 
 
 # SentencePiece writes a blank as U+2581, so a U+2581 of the text has to look different: ESC "_"; and ESC is
@@ -160,10 +156,6 @@ class Pieces:
 
     def piece(self, number: int) -> str:
         return self._processor.id_to_piece(number)
-
-    def spell(self, number: int) -> bytes:
-        piece = self.piece(number)
-        return bytes([int(piece[1:-1], 16)]) if self._processor.is_byte(number) else _blanks(piece).encode()
 
 
 def train_pieces(settings: Settings, lines: Iterable[str], size: int, extra: int, threads: int) -> bytes:

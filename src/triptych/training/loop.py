@@ -15,7 +15,7 @@ import psutil
 import torch
 from torch import Tensor, nn
 
-from triptych.config import RunConfig
+from triptych.config import RunConfig, TrainingConfig
 from triptych.data import Batch, Cursor, Dataset
 from triptych.engine import autocast
 from triptych.errors import UserError
@@ -36,6 +36,13 @@ CALIBRATE = 12  # steps timed before a budget is turned into a number of steps
 
 class DivergedError(UserError):
     """Training went wrong: the loss or the gradient is no longer a usable number."""
+
+
+def most_steps(settings: TrainingConfig, train: Dataset) -> int:
+    """The steps that end a run, whatever time it has; 0 when time alone does."""
+    if settings.epochs is None:
+        return settings.steps or 0
+    return math.ceil(settings.epochs * len(train.plan(0)) / settings.accumulate)
 
 
 class Trainer:
@@ -68,10 +75,10 @@ class Trainer:
         self.spent = 0.0
         self.best = math.inf
         self.best_step = 0
-        steps = settings.steps or 0
-        self.pace = Pace.at(0, steps, settings.schedule.warmup) if steps else Pace()
+        self.most = most_steps(settings, train)
+        self.pace = Pace.at(0, self.most, settings.schedule.warmup) if self.most else Pace()
         # Rounded up: the last one is at the end, and not again a few steps before it.
-        self.every = settings.validate_every or max(1, -(-steps // MARKS))
+        self.every = settings.validate_every or max(1, -(-self.most // MARKS))
         self.next_mark = 1 / MARKS  # of progress, for runs with a budget
 
     # -- state ---------------------------------------------------------------------------------------------
@@ -272,6 +279,7 @@ class Trainer:
         """Turn the time that is left into steps, from the measured time of a step."""
         assert self.seconds is not None
         left = max(1, int((self.seconds - self.spent) / max(step_seconds, 1e-6)))
+        left = max(1, min(left, self.most - self.pace.step)) if self.most else left
         self.pace = self.pace.plan(left, self.config.training.schedule.warmup)
         self.monitor.record("plan", self.pace.step, steps_left=left, step_seconds=round(step_seconds, 5))
 

@@ -16,8 +16,10 @@ from triptych.training.schedule import Pace
 from triptych.training.tasks import Say
 
 # Settings that may be changed when a run goes on: none that the model, the data or their order depend on.
+ENDS = ("steps", "epochs", "budget")
 CHANGEABLE = (
     "training.steps",
+    "training.epochs",
     "training.budget",
     "training.keep",
     "training.log_every",
@@ -38,10 +40,11 @@ def reopen(folder: Path, settings: list[str], say: Say) -> RunConfig:
             mend = "it was left before training began: delete the folder, or choose another --out"
         raise UserError("there is no run to resume", str(folder), mend)
     old = load_config(folder / CONFIG)
-    # One of the two ends a run: naming the one takes the other back.
-    ends = [end for end in ("steps", "budget") if any(s.startswith(f"training.{end}=") for s in settings)]
-    other = {"steps": "budget", "budget": "steps"}[ends[0]] if len(ends) == 1 else None
-    new = load_config(folder / CONFIG, [f"training.{other}=null", *settings] if other else settings)
+    # Steps end a run, or time and epochs do: naming the one takes the others back.
+    gone = {"steps": ("budget", "epochs"), "budget": ("steps",), "epochs": ("steps",)}
+    named = {end for end in gone if any(s.startswith(f"training.{end}=") for s in settings)}
+    others = {other for end in named for other in gone[end]} - named
+    new = load_config(folder / CONFIG, [*(f"training.{other}=null" for other in sorted(others)), *settings])
     _show(differences(old, new), say, "begin a new run for this")
     return new
 
@@ -79,12 +82,15 @@ def restore(trainer: Trainer, found: Newest, folder: Path, monitor: Monitor, say
         raise UserError(
             what, str(checkpoint.path), "put back the checkpoints and config.yaml of this run"
         ) from None
-    _replan(trainer, any(key in ("training.steps", "training.budget") for key, _, _ in changed))
+    _replan(trainer, any(key.removeprefix("training.") in ENDS for key, _, _ in changed))
     monitor.rewind(checkpoint.step)
     monitor.record("resume", checkpoint.step)
     say(f"going on from step {checkpoint.step}")
     if trainer.pace.over:
-        say("training is at its end: give more training.steps, or a longer --budget, to train on")
+        end = "a longer --budget"
+        if trainer.most:
+            end = "more training.epochs" if trainer.config.training.epochs else "more training.steps"
+        say(f"training is at its end: give {end} to train on")
 
 
 def _replan(trainer: Trainer, changed: bool) -> None:
@@ -92,12 +98,16 @@ def _replan(trainer: Trainer, changed: bool) -> None:
 
     The same plan is left alone, to the last bit. Time is turned into steps by the pace so far.
     """
-    step, planned = trainer.pace.step, trainer.config.training.steps
+    step, planned = trainer.pace.step, trainer.most
     if planned and planned < step:
         what = f"{planned} steps are fewer than the {step} that are done"
-        raise UserError(what, "training.steps", f"give {step} or more")
-    if trainer.seconds is not None and changed:
-        planned = max(step, round(step * trainer.seconds / max(trainer.spent, 1e-9)))
+        key = "steps" if trainer.config.training.epochs is None else "epochs"
+        raise UserError(what, f"training.{key}", f"give more, for {step} steps at least")
+    if trainer.seconds is not None:
+        if not changed:
+            return
+        timed = max(step, round(step * trainer.seconds / max(trainer.spent, 1e-9)))
+        planned = min(timed, planned or timed)
     if not planned:
         return
     here = Pace.at(step, planned, trainer.config.training.schedule.warmup)
