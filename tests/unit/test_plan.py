@@ -102,6 +102,14 @@ def test_few_labels_move_the_weights_as_far_in_any_time() -> None:
     assert way(3000) == pytest.approx(way(12_000)) and way(300) < way(3000) / 2
 
 
+@pytest.mark.parametrize(("kind", "most"), [("classify", 60), ("causal", 20), ("tag", None)])
+def test_passes_that_are_of_no_use_are_not_made(kind: str, most: float | None) -> None:
+    assert labelled(kind, 7000).training.epochs == most
+    assert labelled(kind, 7000, training={"epochs": 3}).training.epochs == 3
+    assert labelled(kind, 7000, training={"epochs": None}).training.epochs is None
+    assert labelled(kind, 7000, training={"steps": 100}).training.epochs is None
+
+
 @pytest.mark.parametrize(
     ("kind", "form", "prefix"),
     [

@@ -5,6 +5,7 @@ The rules are few and written out, and what they chose stands in the run's ``con
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 
 from triptych.config import ModelConfig, TranslationObjective, load_config, merge
 from triptych.config.model import MOST_DIM, MOST_LAYERS
-from triptych.config.objectives import ClassifyObjective, Form, Objective, Tuned, objectives
+from triptych.config.objectives import CausalObjective, ClassifyObjective, Form, Objective, Tuned, objectives
 from triptych.engine import autocast
 from triptych.model import cost
 from triptych.training.machine import choose_precision, measure
@@ -43,8 +44,9 @@ SINGLE = (
 )
 # Fewer labels than this, one a text, are soon learned by heart: see ``_few``.
 FEW = 20_000
-# Passes over them after which accuracy does not rise (SST-2: 80.5 % after 60 or 120, 79.8 % after 700).
-PASSES = 60
+# Passes after which nothing is gained: over few labels (SST-2: 80.5 % after 60 or 120, 79.8 % after 700), and
+# over text that is foretold (a megabyte of plays: 1.546 nats a byte after 20, 1.557 after 30).
+FEW_PASSES, TEXT_PASSES = 60, 20
 # Passes over the data that a model should have time for.
 EPOCHS = 16
 # Share of the speed of large matrix products that training reaches (benchmarks/throughput.py).
@@ -115,12 +117,13 @@ def choose(facts: Facts, given: Mapping[str, Any] | None = None) -> dict[str, An
     tokens = facts.bytes / BYTES / (2 if what is TranslationObjective else 1)
     length = LENGTH if what.readout == "vocabulary" and what is not TranslationObjective else 20
     shape = _Shape(form, vocab, length, what.readout)
+    running = length == LENGTH  # foretold token by token, it is learned by heart the soonest
     end = _whole(given, "training.steps")
     batch_tokens = (_whole(given, "training.accumulate") or 1) * (_whole(given, "data.tokens") or TOKENS)
     best = sizes[0]
     for size in sizes:
         one = cost(shape.model(size), batch=1, length=length, source=length)
-        if one.parameters > 40 * tokens:
+        if one.parameters > (20 if running else 40) * tokens:
             break  # more parameters than the data can fill
         # A corpus too large for many passes in the time still teaches a model a token a parameter.
         need = min(EPOCHS * tokens, one.parameters)
@@ -128,16 +131,26 @@ def choose(facts: Facts, given: Mapping[str, Any] | None = None) -> dict[str, An
         if need > end * batch_tokens if end else seconds > facts.seconds:
             break
         best = size
-    chosen = _settings(facts, given, shape, best, tokens, batch_tokens)
+    most = _epochs(given, FEW_PASSES if few else TEXT_PASSES if what is CausalObjective else math.inf)
+    chosen = _settings(facts, given, shape, best, tokens, batch_tokens, most)
+    if most < math.inf:
+        chosen["training"]["epochs"] = most
     if not few:
         return chosen
-    passes = (end or facts.seconds / STEP) * batch_tokens / max(tokens, 1)
-    epochs = _section(given, "training").get("epochs", None if end else PASSES)
-    passes = min(passes, epochs) if isinstance(epochs, int | float) else passes
-    return merge(chosen, _few(chosen["training"]["schedule"]["peak"], passes, epochs))
+    passes = min(most, (end or facts.seconds / STEP) * batch_tokens / max(tokens, 1))
+    return merge(chosen, _few(chosen["training"]["schedule"]["peak"], passes))
 
 
-def _few(peak: float, passes: float, epochs: Any) -> dict[str, Any]:
+def _epochs(given: Mapping[str, Any], most: float) -> float:
+    """The passes that end a run: those that are given; without a number of steps ``most``."""
+    training = _section(given, "training")
+    epochs = training.get("epochs")
+    if isinstance(epochs, int | float) and epochs > 0:
+        return epochs
+    return math.inf if training.get("steps") or "epochs" in training else most
+
+
+def _few(peak: float, passes: float) -> dict[str, Any]:
     """What is other where a few thousand texts with one label each are all there is.
 
     Bags of words are hard to beat there, and what reads more learns its texts by heart within ten passes. So
@@ -150,7 +163,6 @@ def _few(peak: float, passes: float, epochs: Any) -> dict[str, Any]:
         "model": {"dropout": 0.5},
         "objective": {"label_smoothing": 0.1, "word_dropout": 0.5, "pool": "mean"},
         "training": {
-            "epochs": epochs,
             "keep": 8,
             "optimizer": {"weight_decay": 0.1},
             "schedule": {"peak": peak / 4 * min(1.0, 10 / passes)},
@@ -185,8 +197,9 @@ def _settings(
     best: tuple[int, int, int],
     tokens: float,
     batch_tokens: int,
+    most: float,
 ) -> dict[str, Any]:
-    """All settings around a size."""
+    """All settings around a size. ``most``: passes that end the run."""
     model, begun = _section(given, "model"), _begun(given)
     kind = _section(given, "training", "schedule").get("kind", "linear")
     end, both = _whole(given, "training.steps"), shape.form == "encoder_decoder"
@@ -202,7 +215,7 @@ def _settings(
     batch = cost(shape.model((dim, encoder, decoder)), batch=rows, length=shape.length, source=shape.length)
     steps = end or facts.seconds * SHARE * facts.flops / (3 * batch.flops)
     # The more often an example is seen, the more is to be done against learning it by heart.
-    passes = steps * batch_tokens / max(tokens, 1)
+    passes = min(most, steps * batch_tokens / max(tokens, 1))
     dropout = 0.3 if passes >= 25 else 0.2 if passes >= 8 else 0.1
     # Where a text is read as a whole its first word is a word like all others; a text that goes on is not.
     whole = shape.form != "decoder" or issubclass(_objective(given), Tuned)

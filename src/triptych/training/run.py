@@ -99,7 +99,7 @@ def train(
     trainer.origin = f"{corpus.digest} {ready.tokenizer.fingerprint}"
     if seconds is not None:
         trainer.seconds = seconds - reserve
-    _describe(config, model, ready, road.packed or road.noun, say)
+    _describe(config, model, ready, road.packed or road.noun, trainer.most, say)
     if resume:
         restore(trainer, found, folder, monitor, say)
         write_text_atomic(folder / CONFIG, to_yaml(config))  # what was changed holds from here on
@@ -112,8 +112,8 @@ def train(
     return _finish(road, ready, corpus, folder, trainer, say, started)
 
 
-def _describe(config: RunConfig, model: Model, ready: Prepared, noun: str, say: Say) -> None:
-    """The model and the data, in two lines."""
+def _describe(config: RunConfig, model: Model, ready: Prepared, noun: str, most: int, say: Say) -> None:
+    """The model, the data and what may end training before its budget, a line each."""
     size = sum(p.numel() for p in model.parameters())
     depth = "+".join(str(config.model.depth(side)) for side in config.model.stacks)
     say(
@@ -124,6 +124,9 @@ def _describe(config: RunConfig, model: Model, ready: Prepared, noun: str, say: 
         f"data: {len(ready.train):,} training {noun}, {len(ready.valid):,} validation; batches of "
         f"{config.data.tokens} tokens, {ready.train.padding():.1%} padding"
     )
+    if config.training.epochs and config.training.budget:
+        passes = f"{config.training.epochs:g} passes over the data, {most:,} steps"
+        say(f"training: at most {passes}; training.epochs=null takes the whole budget")
 
 
 def _finish(
