@@ -360,7 +360,7 @@ def test_a_run_cannot_do_what_it_was_not_trained_for(here: Cli, tmp_path: Path) 
     refused(here("evaluate", "causal", "--source", "a", "--reference", "b"), "causal", "--source")
     begin = ("train", "text", "--objective", "causal", "--init", "causal")
     refused(here(*begin, "text.tokenizer.size=77"), "text.tokenizer.size")
-    refused(here("generate", "causal", "I see", "--max-tokens", "0"), "--max-tokens")
+    refused(here("generate", "causal", "I see", "--max-tokens", "0"), "max_length")
     refused(here("evaluate", "causal", "--picture", "c.svg"), "--picture")
     for command in ("translate", "fill", "classify", "tag"):
         refused(here(command, "causal", "text/00.txt"), "generate")

@@ -140,8 +140,8 @@ def _matches(error: UserError, message: str, mend: str) -> bool:
 
 
 def test_labels_that_no_line_can_hold(tmp_path):
-    for label in ("a\tb", "a\nb", "a\u2028b", "a\rb"):
-        with pytest.raises(UserError, match="a tab or a line end") as caught:
+    for label in ("a\tb", "a\nb", "a\u2028b", "a\rb", "\x1b[31mred", "a\0b"):
+        with pytest.raises(UserError, match="a tab, a line end") as caught:
             read(tmp_path, records({"text": "x", "label": label}), name="a.jsonl")
         assert caught.value.where.endswith(":1")
 

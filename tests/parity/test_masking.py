@@ -44,7 +44,7 @@ def _fates(read: torch.Tensor, said: torch.Tensor) -> list[int]:
 def test_fates_are_those_of_transformers() -> None:
     distinct = stored([TEXT] * ROWS)
     ids = np.where(distinct.ids > EOS, distinct.ids % (V - 4) + 4, EOS)
-    facts = Facts(Frame(CLS, SEP), MASK, range(4, V), np.ones(V + 3, bool))
+    facts = Facts(Frame(CLS, SEP), MASK, range(4, V), np.ones(V + 3, bool), np.zeros(V + 3, bool))
     ours, theirs = np.zeros(4), np.zeros(4)
     store = TokenStore(ids, distinct.borders, 0)
     data = MaskedData(store, TEXT + 2, 10 * (TEXT + 2), 1, MaskedObjective(), facts)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reading import chance, check_reading, documents, stored
 from triptych.config.objectives import MaskedObjective
 from triptych.data import BOS, EOS, IGNORE, PAD, Batch, Facts, Frame, MaskedData, TokenStore
-from triptych.data.masking import FOLLOWS, OTHER, begins_word
+from triptych.data.masking import FOLLOWS, OTHER, borders
 from triptych.errors import UserError
 from triptych.text import train_tokenizer
 
@@ -22,7 +22,7 @@ WORDS = range(4, 60_000)
 CLS, SEP, MASK = 60_000, 60_001, 60_002
 SPECIALS = {PAD, 1, BOS, EOS, CLS, SEP, MASK}
 BEGINS = np.arange(MASK + 1) % 3 == 0
-FACTS = Facts(Frame(CLS, SEP), MASK, WORDS, BEGINS)
+FACTS = Facts(Frame(CLS, SEP), MASK, WORDS, BEGINS, np.zeros_like(BEGINS))
 NEXT = pytest.mark.parametrize("following", [False, True])
 
 
@@ -116,7 +116,7 @@ def test_shares_test_can_fail() -> None:
 
 def test_another_token_is_any_other() -> None:
     """Every ordinary token but the one that was there, all alike."""
-    facts = Facts(Frame(CLS, SEP), MASK, range(4, 10), BEGINS)
+    facts = Facts(Frame(CLS, SEP), MASK, range(4, 10), BEGINS, np.zeros_like(BEGINS))
     store = TokenStore(np.array([EOS, *[6] * 30_000, EOS], np.uint16), np.array([0, 30_001]), 0)
     data = MaskedData(store, 102, 1020, 1, MaskedObjective(rate=0.5, mask=0.0, random=1.0), facts)
     seen = Counter(now for read, said, _ in _rows(data) for now, t in zip(read, said, strict=True) if t >= 0)
@@ -183,28 +183,47 @@ def test_words_of_any_length_are_chosen_alike(long: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("piece", "begins"),
+    ("piece", "begins", "ends"),
     [
-        ("▁the", True),
-        ("the", False),
-        ("▁", True),
-        (".", True),
-        ("中", True),
-        ("中国", True),
-        ("の", True),
-        ("한", False),
-        ("é", False),
-        ("\u0301", False),
-        ("9", False),
-        ("<0x0A>", True),
-        ("<0x20>", True),
-        ("<0x41>", False),
-        ("<0xE4>", False),
-        ("[CLS]", True),
+        ("▁the", True, False),
+        ("the", False, False),
+        ("▁", True, False),
+        (".", True, True),
+        ("▁(", True, True),
+        ("中", True, True),
+        ("中国", True, True),
+        ("の", True, True),
+        ("ไ", True, True),
+        ("한", False, False),
+        ("é", False, False),
+        ("\u0301", False, False),
+        ("9", False, False),
+        ("<0x0A>", True, True),
+        ("<0x0A><0x0A>", True, True),
+        ("<0x20>", True, False),
+        ("<0x41>", False, False),
+        ("<0xE4>", False, False),
+        ("<0xE4><0xBD>", False, False),
+        ("[CLS]", True, True),
     ],
 )
-def test_where_words_begin(piece: str, begins: bool) -> None:
-    assert begins_word(piece) is begins
+def test_where_words_begin_and_end(piece: str, begins: bool, ends: bool) -> None:
+    assert borders(piece) == (begins, ends)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "char", "byte", "bytebpe"])
+def test_words_of_a_row(kind: Any) -> None:
+    """A line end is a word, and so is what follows it."""
+    lines = ["the cats sat (on) the mat. they sat.", "hope: the cat's 山猫 ran"] * 20
+    tokenizer = train_tokenizer(lines, kind=kind, size=330, symbols=("[CLS]", "[SEP]", "[MASK]"), shrink=True)
+    facts = Facts.of(tokenizer)
+    data = MaskedData(stored([9]), 20, 40, 1, MaskedObjective(whole_words=True), facts)
+    ids = np.array([facts.frame.first, *tokenizer.encode("the cats\nhope (on) it!so."), facts.frame.last])
+    plain = (ids >= facts.words.start) & (ids < facts.words.stop)
+    number = data.words(ids, plain)[plain]
+    words = [tokenizer.decode(ids[plain][number == n].tolist()) for n in np.unique(number)]
+    want = ["the", "cats", "\n", "hope", "(", "on", ")", "it", "!", "so", "."]
+    assert [w.strip(" ") for w in words if w.strip(" ")] == want
 
 
 @pytest.mark.parametrize("kind", ["bpe", "char", "byte"])

@@ -123,3 +123,18 @@ def test_passes_that_are_of_no_use_are_not_made(kind: str, most: float | None) -
 def test_words_read_one_by_one_are_those_of_the_text(kind: str, form: str, prefix: bool) -> None:
     config = labelled(kind, 7000, model={"form": form})
     assert config.text.tokenizer.dummy_prefix is prefix
+
+
+@pytest.mark.parametrize("kind", ["classify", "causal"])
+@pytest.mark.parametrize("texts", [20, 300, 7000])
+@pytest.mark.parametrize("seconds", [30.0, 600.0])
+def test_the_rate_rises_and_falls_within_the_run(kind: str, texts: int, seconds: float) -> None:
+    """Whatever ends it; and the way of the weights is long enough, however few the examples are."""
+    facts = Facts(texts, 100 * texts, seconds, 2e11)
+    training = RunConfig.parse(settle({"objective": {"kind": kind}}, facts)).training
+    assert training.epochs is not None
+    a_pass = max(1.0, 100 * texts / 4 / 2048)
+    steps = training.epochs * a_pass
+    assert steps >= 1000 and training.schedule.warmup <= max(20, steps / 10)
+    if kind == "classify":
+        assert min(steps, seconds / 0.02) * training.schedule.peak >= 0.7

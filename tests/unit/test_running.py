@@ -306,16 +306,16 @@ def test_pieces_are_each_sequence_alone(sizes: list[int], kind: Any, seed: int) 
     for batch in kind(stored(sizes), 12, 24, seed).once():
         found = objective.pieces(model, batch)
         whole = objective.loss(model, batch)
-        assert sum(count for _, count in found) == whole.count
-        assert math.isclose(sum(nll for nll, _ in found), whole.nll, rel_tol=1e-6)
+        assert sum(count for _, _, count in found) == whole.count
+        assert math.isclose(sum(nll for _, nll, _ in found), whole.nll, rel_tol=1e-6)
         alone = []
-        for row, segments in enumerate(batch.layout.segment):
+        for example, row, segments in zip(batch.index, itertools.count(), batch.layout.segment):
             for segment in sorted(set(segments.tolist()) - {-1}):
                 own = segments == segment
                 ids, said = batch.ids[row, own][None], batch.targets[row, own]
                 logits = model(ids, Layout.full(1, ids.shape[1]))[0]
                 kept = said != IGNORE
                 nll = torch.nn.functional.cross_entropy(logits[kept], said[kept], reduction="sum")
-                alone += [(float(nll.detach()), int(kept.sum()))] if kept.any() else []
-        assert [count for _, count in found] == [count for _, count in alone]
-        assert np.allclose([nll for nll, _ in found], [nll for nll, _ in alone], rtol=1e-5)
+                alone += [(example, float(nll.detach()), int(kept.sum()))] if kept.any() else []
+        assert [(i, count) for i, _, count in found] == [(i, count) for i, _, count in alone]
+        assert np.allclose([nll for _, nll, _ in found], [nll for _, nll, _ in alone], rtol=1e-5)

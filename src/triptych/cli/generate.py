@@ -28,7 +28,7 @@ def generate(
     prompt: Annotated[
         str | None, typer.Argument(help="Text to go on with, or - for one a line from standard input.")
     ] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Most tokens of an output.", min=1)] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Most tokens of an output.")] = None,
     temperature: Annotated[float | None, typer.Option(help="0 is greedy.")] = None,
     top_k: Annotated[int | None, typer.Option(help="Only so many of the likeliest; 0 keeps all.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Only the likeliest, of this share together.")] = None,

@@ -75,6 +75,15 @@ def check(config: RunConfig) -> None:
     if config.data.aligned and not (translation or config.objective.kind == "embed"):
         mend = "name the files without --source and --target; pairs are for translation and embed"
         raise UserError(f"{config.objective.kind} learns from no aligned files", "data.aligned", mend)
+    if config.data.fields and (translation or config.objective.kind == "embed"):
+        from triptych.text.records import is_json
+
+        files = (*config.data.train, *config.data.valid, *config.data.test)
+        if config.data.aligned or not any(is_json(Path(file)) for file in files):
+            what = "fields are the keys of JSON, and these files have none"
+            raise UserError(
+                what, "data.fields", "leave it out: the first two columns are read, or whole lines"
+            )
     check_languages(config.text.source, config.text.target)
     if not config.data.train:
         mend = f"name files: triptych train FILE… --objective {config.objective.kind}"
@@ -115,7 +124,8 @@ def _files(
         raise UserError("one aligned file needs the other", "--source, --target", "give both")
     if source is not None and target is not None:
         if files:
-            raise UserError("give files of pairs or --source and --target, not both", "command line")
+            mend = "leave one of them out"
+            raise UserError("give files of pairs or --source and --target, not both", "command line", mend)
         return merge(given, {"data": {"train": [str(source), str(target)], "aligned": True}}), hand_set
     return merge(given, {"data": {"train": files, "aligned": False}} if files else {}), hand_set
 

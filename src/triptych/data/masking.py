@@ -36,7 +36,7 @@ FOLLOWS, OTHER = 1, 0
 """The label of a row: its second text follows the first, or is from another document."""
 TRIES = 16
 
-_BYTE = re.compile("<0x([0-9A-F]{2})>")
+_BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")
 # Of scripts that set no blanks between words.
 _ALONE = script_pattern(("Han", "Kana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan", "Yi"))
 
@@ -49,30 +49,44 @@ class Facts:
         frame: ``[CLS]`` and ``[SEP]``.
         mask: ``[MASK]``.
         words: the ids that a text consists of: all but specials and symbols.
-        begins: ``[V]`` whether an id begins a word; others belong to the word before them.
+        begins, ends: ``[V]`` whether a word begins with an id, whatever stands before it, and whether one
+            ends with it, whatever follows.
     """
 
     frame: Frame
     mask: int
     words: range
     begins: NDArray[np.bool_]
+    ends: NDArray[np.bool_]
 
     @staticmethod
     def of(tokenizer: Tokenizer) -> Facts:
         """Of a tokenizer with the symbols ``[CLS]``, ``[SEP]`` and ``[MASK]``."""
         words = range(len(SPECIALS), tokenizer.size - len(tokenizer.symbols))
-        begins = np.array([begins_word(piece) for piece in tokenizer.pieces(range(tokenizer.size))])
-        return Facts(Frame.of(tokenizer, "encoder"), tokenizer.symbol_id("[MASK]"), words, begins)
+        pieces = tokenizer.pieces(range(tokenizer.size))
+        begins, ends = np.array([borders(piece) for piece in pieces]).T
+        return Facts(Frame.of(tokenizer, "encoder"), tokenizer.symbol_id("[MASK]"), words, begins, ends)
 
 
-def begins_word(piece: str) -> bool:
-    """A word is what stands between blanks; a punctuation mark, and a character of a script that sets no
-    blanks (Chinese, Thai), is one by itself. Bytes of longer characters belong to the word before."""
-    byte = _BYTE.fullmatch(piece)
-    first = piece[:1] if byte is None else chr(int(byte[1], 16))
-    if byte is not None and first >= "\x80":
-        return False
-    return not (first.isalnum() or "\u0300" <= first <= "\u036f") or bool(_ALONE.match(first))
+def borders(piece: str) -> tuple[bool, bool]:
+    """Whether a word begins with a piece, and whether one ends with it whatever follows.
+
+    A word is what stands between blanks; a punctuation mark, a line end, and a character of a script that
+    sets no blanks (Chinese, Thai) are each one by themselves. Bytes of longer characters belong to the word
+    before.
+    """
+    if _BYTES.fullmatch(piece):
+        first, last = (chr(int(code, 16)) for code in (piece[3:5], piece[-3:-1]))
+    else:
+        first, last = piece[:1], piece[-1:]
+    begins = not _within(first) or _ALONE.match(first) is not None
+    ends = not (_within(last) or last in " \u2581") or _ALONE.match(last) is not None
+    return begins, ends
+
+
+def _within(character: str) -> bool:
+    """Letters, digits, marks on them, and bytes of longer characters."""
+    return character.isalnum() or "\u0300" <= character <= "\u036f" or "\x80" <= character <= "\xff"
 
 
 class MaskedData(Dataset):
@@ -152,7 +166,7 @@ class MaskedData(Dataset):
     def words(self, ids: Numbers, plain: NDArray[np.bool_]) -> Numbers:
         """The number of the word that each token belongs to; a special ends one."""
         begins = self.facts.begins[ids] | ~plain
-        begins[1:] |= ~plain[:-1]
+        begins[1:] |= ~plain[:-1] | self.facts.ends[ids[:-1]]
         return begins.cumsum()
 
     def hidden(self, ids: Numbers, chosen: NDArray[np.bool_], rng: np.random.Generator) -> Numbers:

@@ -205,7 +205,9 @@ class Generator:
 
     def _limit(self, length: int, settings: DecodingConfig, number: int) -> int:
         """Most tokens to be said after a prompt of so many."""
-        wanted = max(settings.max_length or TOKENS, settings.min_length)
+        # Where nothing is said: not beyond what was trained, unless the prompt leaves next to nothing of it.
+        usual = max(32, min(TOKENS, self.trained - length)) if self.trained else TOKENS
+        wanted = max(settings.max_length or usual, settings.min_length)
         if self.known is None:
             return wanted
         room = self.known - length

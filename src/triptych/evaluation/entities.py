@@ -87,8 +87,13 @@ class TagScores:
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
-def score_tags(said: Tags, right: Tags, *, resamples: int = 1000, seed: int = 12345) -> TagScores:
+def score_tags(
+    said: Tags, right: Tags, known: Sequence[str] = (), *, resamples: int = 1000, seed: int = 12345
+) -> TagScores:
     """Score the tags of N sentences against the right ones, with 95 % bootstrap intervals.
+
+    Args:
+        known: the tags that can be said, where that is to be looked at.
 
     Raises:
         UserError: no words, not as many sentences, or a sentence with another number of words.
@@ -109,7 +114,12 @@ def score_tags(said: Tags, right: Tags, *, resamples: int = 1000, seed: int = 12
     total, drawn = counts.sum(0).reshape(-1, 3), sums[1].reshape(resamples, len(kinds), 3)
     types = tuple(_scored(kind, "F1, %", total[k], drawn[:, k]) for k, kind in enumerate(kinds))
     every = _scored("", "span F1, %", total.sum(0), drawn.sum(1)) if marked else None
-    return TagScores(accuracy, every, types, words, tuple(rough(len(right), "sentences", resamples)))
+    notes = [*rough(len(right), "sentences", resamples)]
+    new = Counter(tag for sentence in right for tag in sentence if known and tag not in known)
+    if new:
+        names = ", ".join(sorted(new)[:5]) + (", …" if len(new) > 5 else "")
+        notes.append(f"words of a tag that was not trained: {new.total():,} ({names})")
+    return TagScores(accuracy, every, types, words, tuple(notes))
 
 
 def _spans(said: Tags, right: Tags) -> tuple[list[str], Values]:

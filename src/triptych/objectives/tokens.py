@@ -68,9 +68,9 @@ class TokenLoss:
         return cross_entropy(output.inner(hidden_NC), output.weight, target_N, smoothing, output.bias)
 
     @torch.no_grad()
-    def pieces(self, model: Model, batch: Batch) -> list[tuple[float, int]]:
-        """Of each sequence of each row, in order: its negative log-likelihood in nats, and its places with a
-        target; those without one are left out."""
+    def pieces(self, model: Model, batch: Batch) -> list[tuple[int, float, int]]:
+        """Of each sequence of each row, in order: the row's number among the examples, its negative
+        log-likelihood in nats, and its places with a target; those without one are left out."""
         at_BT = learned(model, batch)
         hidden_NC, target_N = run(model, batch)[at_BT], batch.targets[at_BT, None]
         rows = max(1, CHUNK // model.output.weight.shape[0])
@@ -79,9 +79,11 @@ class TokenLoss:
         nll_N = torch.cat([-logp.gather(1, target)[:, 0].double() for logp, target in logp_NV])
         row = torch.arange(len(batch.ids), device=nll_N.device)[:, None]
         sequence_BT = row * (1 + batch.layout.segment.max()) + batch.layout.segment
-        _, piece_N, counts = torch.unique(sequence_BT[at_BT], return_inverse=True, return_counts=True)
+        found, piece_N, counts = torch.unique(sequence_BT[at_BT], return_inverse=True, return_counts=True)
         sums = nll_N.new_zeros(len(counts)).index_add(0, piece_N, nll_N)
-        return list(zip(sums.tolist(), counts.tolist(), strict=True))
+        rows_P = (found // (1 + batch.layout.segment.max())).tolist()
+        examples = [batch.index[row] for row in rows_P]
+        return list(zip(examples, sums.tolist(), counts.tolist(), strict=True))
 
     @torch.no_grad()
     def mixed(self, model: Model, batch: Batch, share: float) -> Batch:

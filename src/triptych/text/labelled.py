@@ -37,7 +37,7 @@ KNOWN = (
     ("sentence", "label"),
 )
 FIELDS = "name them with data.fields, texts first and the label last, such as data.fields=[sentence,label]"
-_APART = re.compile(r"[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+_APART = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 SURE = 10
 """Of fewer examples no first line is taken for a header that was not recognised."""
 
@@ -217,7 +217,7 @@ def _label(found: object, name: str, where: str) -> str:
     if is_blank(label):
         raise UserError(f"the label, field {name!r}, is empty", where, "write it, or drop the line")
     if _APART.search(label):
-        what = f"the label {shown(label)} holds a tab or a line end"
+        what = f"the label {shown(label)} holds a tab, a line end or another control character"
         raise UserError(what, where, "labels are written on lines, between tabs: give it another name")
     return label
 

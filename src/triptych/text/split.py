@@ -120,9 +120,9 @@ def group_split(
         if 2 * len(parts[name]) < number:
             largest = max(map(len, groups), default=0)
             raise UserError(
-                f"only {len(parts[name]):,} of {number:,} {name} {noun} can be held out: {noun} share texts, "
-                f"and the largest group that must stay together has {largest:,} of {len(source):,} {noun}",
-                mend=f"ask for fewer {name} {noun}, or bring {name} data of its own",
+                f"only {len(parts[name]):,} of {number:,} {name} {noun} can be held out: {noun} that share a "
+                f"text stay together, and the largest group has {largest:,} of {len(source):,} {noun}",
+                mend=f"lower data.{name}_size, or name files of {name} {noun}: data.{name}",
             )
     train = sorted(index for group in groups for index in group)
     return Split(train, sorted(parts["valid"]), sorted(parts["test"]))

@@ -73,7 +73,8 @@ def inherit(given: Mapping[str, Any]) -> dict[str, Any]:
     model, tokenizer = old.model.dump(), old.text.tokenizer.dump()
     text = given.get("text")
     wanted = text.get("tokenizer") if isinstance(text, Mapping) else None
-    for key, value in (wanted or {}).items() if isinstance(wanted, Mapping) else ():
+    wanted = {"kind": wanted} if isinstance(wanted, str) else wanted
+    for key, value in wanted.items() if isinstance(wanted, Mapping) else ():
         if key in tokenizer and tokenizer[key] != value:
             what = f"the run to begin with has its tokenizer, of {key} {tokenizer[key]}"
             raise UserError(what, f"text.tokenizer.{key}: {value}", "leave it out, or do without --init")

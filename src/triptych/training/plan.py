@@ -47,6 +47,8 @@ FEW = 20_000
 # Passes after which nothing is gained: over few labels (SST-2: 80.5 % after 60 or 120, 79.8 % after 700), and
 # over text that is foretold (a megabyte of plays: 1.546 nats a byte after 20, 1.557 after 30).
 FEW_PASSES, TEXT_PASSES = 60, 20
+# However small the data are, something is learned in so many steps.
+LEAST_STEPS = 1000
 # Passes over the data that a model should have time for.
 EPOCHS = 16
 # Share of the speed of large matrix products that training reaches (benchmarks/throughput.py).
@@ -131,14 +133,16 @@ def choose(facts: Facts, given: Mapping[str, Any] | None = None) -> dict[str, An
         if need > end * batch_tokens if end else seconds > facts.seconds:
             break
         best = size
-    most = _epochs(given, FEW_PASSES if few else TEXT_PASSES if what is CausalObjective else math.inf)
-    chosen = _settings(facts, given, shape, best, tokens, batch_tokens, most)
-    if most < math.inf:
-        chosen["training"]["epochs"] = most
+    useful = FEW_PASSES if few else TEXT_PASSES if what is CausalObjective else math.inf
+    a_pass = max(1.0, tokens / batch_tokens)  # in steps
+    epochs = _epochs(given, max(useful, math.ceil(LEAST_STEPS / a_pass)))
+    chosen = _settings(facts, given, shape, best, tokens, batch_tokens, epochs * a_pass)
+    if epochs < math.inf:
+        chosen["training"]["epochs"] = epochs
     if not few:
         return chosen
-    passes = min(most, (end or facts.seconds / STEP) * batch_tokens / max(tokens, 1))
-    return merge(chosen, _few(chosen["training"]["schedule"]["peak"], passes))
+    steps = min(epochs * a_pass, end or facts.seconds / STEP)
+    return merge(chosen, _few(chosen["training"]["schedule"]["peak"], steps, a_pass))
 
 
 def _epochs(given: Mapping[str, Any], most: float) -> float:
@@ -150,14 +154,15 @@ def _epochs(given: Mapping[str, Any], most: float) -> float:
     return math.inf if training.get("steps") or "epochs" in training else most
 
 
-def _few(peak: float, passes: float) -> dict[str, Any]:
-    """What is other where a few thousand texts with one label each are all there is.
+def _few(peak: float, steps: float, a_pass: float) -> dict[str, Any]:
+    """What is other where a few thousand texts with one label each are all there is, for a run of so many
+    steps and so many a pass.
 
     Bags of words are hard to beat there, and what reads more learns its texts by heart within ten passes. So
     the model is small, half of what it reads and of what it computes is hidden (Iyyer et al. 2015), all
     tokens have a say in the class, and the way that the weights go in all, rate times steps, is as long as
-    that of ten passes however long the run is; which is no longer than it is of use. The average of most of
-    the run is as good as its end.
+    that of ten passes, and of 800 steps at least, however long the run is; which is no longer than it is of
+    use. The average of most of the run is as good as its end.
     """
     return {
         "model": {"dropout": 0.5},
@@ -165,7 +170,7 @@ def _few(peak: float, passes: float) -> dict[str, Any]:
         "training": {
             "keep": 8,
             "optimizer": {"weight_decay": 0.1},
-            "schedule": {"peak": peak / 4 * min(1.0, 10 / passes)},
+            "schedule": {"peak": peak / 4 * min(1.0, max(10 * a_pass, 800) / steps)},
         },
     }
 
@@ -199,7 +204,7 @@ def _settings(
     batch_tokens: int,
     most: float,
 ) -> dict[str, Any]:
-    """All settings around a size. ``most``: passes that end the run."""
+    """All settings around a size. ``most``: steps that end the run, however much time there is."""
     model, begun = _section(given, "model"), _begun(given)
     kind = _section(given, "training", "schedule").get("kind", "linear")
     end, both = _whole(given, "training.steps"), shape.form == "encoder_decoder"
@@ -213,9 +218,9 @@ def _settings(
         encoder, decoder = (layers or encoder, layers or decoder) if both else (layers or encoder, 0)
     rows = max(1, batch_tokens // shape.length)
     batch = cost(shape.model((dim, encoder, decoder)), batch=rows, length=shape.length, source=shape.length)
-    steps = end or facts.seconds * SHARE * facts.flops / (3 * batch.flops)
+    steps = min(most, end or facts.seconds * SHARE * facts.flops / (3 * batch.flops))
     # The more often an example is seen, the more is to be done against learning it by heart.
-    passes = min(most, steps * batch_tokens / max(tokens, 1))
+    passes = steps * batch_tokens / max(tokens, 1)
     dropout = 0.3 if passes >= 25 else 0.2 if passes >= 8 else 0.1
     # Where a text is read as a whole its first word is a word like all others; a text that goes on is not.
     whole = shape.form != "decoder" or issubclass(_objective(given), Tuned)

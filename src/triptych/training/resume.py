@@ -42,9 +42,12 @@ def reopen(folder: Path, settings: list[str], say: Say) -> RunConfig:
     old = load_config(folder / CONFIG)
     # Steps end a run, or time and epochs do: naming the one takes the others back.
     gone = {"steps": ("budget", "epochs"), "budget": ("steps",), "epochs": ("steps",)}
-    named = {end for end in gone if any(s.startswith(f"training.{end}=") for s in settings)}
+    given = {k: v for k, _, v in (setting.partition("=") for setting in settings)}
+    named = {end for end in gone if given.get(f"training.{end}", "null") not in ("null", "~", "")}
     others = {other for end in named for other in gone[end]} - named
     new = load_config(folder / CONFIG, [*(f"training.{other}=null" for other in sorted(others)), *settings])
+    if not any(getattr(new.training, end) for end in ENDS):
+        raise UserError("nothing says how long to train", "training", "give --budget, or steps, or epochs")
     _show(differences(old, new), say, "begin a new run for this")
     return new
 

@@ -55,7 +55,7 @@ def packed(s: Subject, store: TokenStore, rows: list[list[int]]) -> tuple[Batch,
 def hidden(s: Subject, store: TokenStore, rows: list[list[int]]) -> tuple[Batch, list[Compared]]:
     """An encoder's: what is to be said is what stood where something was hidden, and never a symbol."""
     frame, words = Frame(s.V - 3, s.V - 2), range(SPECIALS, s.V - SYMBOLS)
-    facts = Facts(frame, s.V - 1, words, np.ones(s.V, bool))
+    facts = Facts(frame, s.V - 1, words, *np.ones((2, s.V), bool))
     length = s.longest + 2
     data = MaskedData(store, length, len(rows) * length, s.seed, MaskedObjective(rate=0.5), facts)
     batch = data.batch(range(len(data)))

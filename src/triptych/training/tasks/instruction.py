@@ -58,9 +58,6 @@ class InstructionTask(Task[Rendered]):
         if len(whole) < MINIMUM:
             what = f"{len(whole)} dialogues, and training needs at least {MINIMUM}"
             raise UserError(what, config.data.train[0], "add dialogues")
-        if len(whole.dialogues.empty) == len(whole):
-            what = "every answer is empty: there is nothing to learn but to say nothing"
-            raise UserError(what, config.data.train[0], "check that it was written completely")
         asked = [[question(dialogue)] for dialogue in whole.dialogues]
         train, valid, test = parts(config, whole, asked, self.given, self.noun)
         size = sum(len(text.encode("utf-8", "surrogatepass")) for text in self.texts(train))
@@ -73,6 +70,9 @@ class InstructionTask(Task[Rendered]):
         """Files of dialogues."""
         assert isinstance(config.objective, InstructionObjective)
         found = read_dialogues([Path(f) for f in files])
+        if len(found.empty) == len(found):
+            what = "every answer is empty: nothing can be learned of them but to say nothing"
+            raise UserError(what, files[0], "check that it was written completely")
         wanted = config.objective.template
         return Rendered(found, AUTO[found.shape] if wanted == "auto" else wanted)
 

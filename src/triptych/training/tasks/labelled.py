@@ -55,9 +55,11 @@ class LabelledTask(Task[E], Generic[E]):
 
     Attributes:
         least: examples that a held-out part needs.
+        whole: an example has one name.
     """
 
     least: ClassVar[int] = 1
+    whole: ClassVar[bool] = False
 
     @abstractmethod
     def alike(self, part: E) -> list[tuple[str, ...]]:
@@ -80,6 +82,11 @@ class LabelledTask(Task[E], Generic[E]):
             raise UserError(what, config.data.train[0], f"add {self.noun}")
         train, valid, test = parts(config, whole, self.alike(whole), self.given, self.noun, self.least)
         names, notes = self.names(train), []
+        if self.whole and len(names) > max(10, len(train) * 3 // 4):
+            what = f"{len(names)} different labels of {len(train)} {self.noun}: these are no classes"
+            raise UserError(
+                what, config.data.train[0], "check which column is the label: data.fields names it"
+            )
         for name, part in (("valid", valid), ("test", test)):
             own = set(self.names(part)) if part is not None else set()
             new = sorted(own - set(names))
@@ -179,6 +186,7 @@ class ClassifyTask(LabelledTask[Labelled]):
     """Classes of texts, or of pairs of texts (``objective.kind: classify``)."""
 
     noun: ClassVar[str] = "texts"
+    whole: ClassVar[bool] = True
     measured: ClassVar[bool] = True
 
     def given(self, config: RunConfig, files: Sequence[str]) -> Labelled:
@@ -296,7 +304,7 @@ class TagTask(LabelledTask[Tagged]):
     def evaluate(self, bundle: Bundle, part: Tagged, say: Say, precision: str = "fp32") -> Result:
         """Accuracy, and F1 of spans where tags mark spans."""
         said = bundle.tagger.tag(part.words)
-        scores = score_tags(said, part.tags)
+        scores = score_tags(said, part.tags, bundle.tagger.tags)
         triples = zip(part.words, part.tags, said, strict=True)
         return Result(scores, [Sample(" ".join(w), " ".join(r), " ".join(s)) for w, r, s in triples])
 

@@ -46,7 +46,7 @@ class Count:
     bytes: int
 
     def __str__(self) -> str:
-        return f"{self.documents:,} documents, {self.bytes / 1e6:,.2f} MB"
+        return f"{self.documents:,} document{'s' * (self.documents != 1)}, {self.bytes / 1e6:,.2f} MB"
 
 
 class RunningTask(Task[Documents]):
@@ -75,6 +75,8 @@ class RunningTask(Task[Documents]):
             raise UserError("there is no text to validate on", data.train[0], mend)
         for name, count in seen.items():
             say(f"{name}: {count}")
+        if seen["training"].documents == 1:
+            say("a file is a document; data.documents=paragraph or line makes it many")
         facts = {"documents": {name: count.documents for name, count in seen.items()}}
         test = parts[1] if seen["test"].bytes else None
         count = seen["training"]
@@ -248,4 +250,6 @@ def pieces(bundle: Bundle, data: Dataset, precision: str) -> list[Piece]:
     assert isinstance(learned, TokenLoss)
     device = next(bundle.model.parameters()).device
     with autocast(precision, device):
-        return [one for batch in data.once() for one in learned.pieces(bundle.model, batch.to(device))]
+        found = [one for batch in data.once() for one in learned.pieces(bundle.model, batch.to(device))]
+    # In the order of the examples: what is drawn for an interval does not depend on the batches.
+    return [(nll, count) for _, nll, count in sorted(found, key=lambda one: one[0])]
