@@ -314,6 +314,15 @@ def test_pairs_in_aligned_files_make_vectors(here: Cli, tmp_path: Path) -> None:
     assert here("evaluate", "run").returncode == 0
 
 
+def test_next_sentences_are_scored(here: Cli, tmp_path: Path) -> None:
+    train(here, "masked", "objective.next_sentence=true", "data.documents=line")
+    found = json.loads(here("evaluate", "run", "--json").stdout)["next_sentence"]
+    assert 0 <= found["low"] <= found["score"] <= found["high"] <= 100
+    shutil.rmtree(tmp_path / "run")
+    train(here, "masked")
+    assert json.loads(here("evaluate", "run", "--json").stdout)["next_sentence"] is None
+
+
 def test_empty_texts_are_said(here: Cli, tmp_path: Path) -> None:
     lines = (tmp_path / "classes.tsv").read_text().splitlines()
     write(tmp_path / "classes.tsv", [lines[0], "\tcats", *lines[1:]])

@@ -62,11 +62,14 @@ class TokenScores:
         perplexity: a token; only comparable with the same tokens and the same share of them hidden.
         tokens: that were to be said.
         notes: what a reader of the scores should know.
+        next_sentence: share of pairs of which it was told rightly whether the second text follows the first;
+            None where that was not learned.
     """
 
     perplexity: Measure
     tokens: int
     notes: tuple[str, ...] = ()
+    next_sentence: Measure | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; null for what is too large for a number."""
@@ -76,20 +79,34 @@ class TokenScores:
 
     def table(self) -> str:
         """For a terminal."""
-        lines = [heading([self.perplexity]), str(self.perplexity), f"{self.tokens:,} tokens"]
+        measures = [self.perplexity, *([self.next_sentence] if self.next_sentence else [])]
+        lines = [heading(measures), *map(str, measures), f"{self.tokens:,} tokens"]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
 def score_tokens(
-    nll: Sequence[float], tokens: Sequence[int], *, resamples: int = 1000, seed: int = 12345
+    nll: Sequence[float],
+    tokens: Sequence[int],
+    told: Sequence[bool] = (),
+    *,
+    resamples: int = 1000,
+    seed: int = 12345,
 ) -> TokenScores:
     """Score N groups of tokens from the sums over each; intervals are over groups.
+
+    Args:
+        told: of pairs of texts, whether it was told rightly if the second follows the first.
 
     Raises:
         UserError: no tokens, or lists of unequal lengths.
     """
     whole = score_language(nll, tokens, tokens, resamples=resamples, seed=seed)
-    return TokenScores(whole.perplexity, whole.tokens, whole.notes)
+    if not told:
+        return TokenScores(whole.perplexity, whole.tokens, whole.notes)
+    table = np.array([told, np.ones(len(told))], np.float64).T
+    (sums,) = resampled([table], resamples if len(told) > 1 else 0, seed)
+    pairs = measure("next text, %", lambda s: float(100 * s[0] / max(s[1], 1)), table.sum(0), sums)
+    return TokenScores(whole.perplexity, whole.tokens, whole.notes, pairs)
 
 
 def score_language(

@@ -19,7 +19,7 @@ import torch
 
 from triptych.config import RunConfig
 from triptych.config.objectives import DenoiseObjective, MaskedObjective
-from triptych.data import Dataset
+from triptych.data import IGNORE, Dataset
 from triptych.data.masking import Facts, MaskedData
 from triptych.data.running import PackedData, StreamData
 from triptych.data.spans import SpanData
@@ -29,6 +29,7 @@ from triptych.errors import UserError
 from triptych.evaluation import Result, Sample
 from triptych.evaluation.language import LanguageScores, TokenScores, score_language, score_tokens
 from triptych.objectives import TokenLoss, objective
+from triptych.objectives.tokens import run
 from triptych.text import Tokenizer, write_lines_atomic
 from triptych.text.documents import Documents, encode_documents, read_documents
 from triptych.training.tasks.base import Corpus, Say, Task
@@ -122,12 +123,18 @@ class RunningTask(Task[Documents]):
         with tempfile.TemporaryDirectory() as folder:
             store = TokenStore.write(Path(folder) / "ids", encode_documents(part, bundle.tokenizer))
             data = self.rows(bundle.config, store, bundle.tokenizer)
-            found = pieces(bundle, data, precision)
-        return Result(self.scores(found, part), self.samples(bundle, part))
+            found, told = pieces(bundle, data, precision), self.told(bundle, data, precision)
+        return Result(self.scores(found, told, part), self.samples(bundle, part))
 
-    def scores(self, found: Sequence[Piece], part: Documents) -> LanguageScores | TokenScores:
+    def scores(
+        self, found: Sequence[Piece], told: Sequence[bool], part: Documents
+    ) -> LanguageScores | TokenScores:
         """Of the tokens that were hidden or taken out."""
-        return score_tokens([nll for nll, _ in found], [count for _, count in found])
+        return score_tokens([nll for nll, _ in found], [count for _, count in found], told)
+
+    def told(self, bundle: Bundle, data: Dataset, precision: str) -> list[bool]:
+        """Of pairs of texts, whether it is told rightly if the second follows the first."""
+        return []
 
     def samples(self, bundle: Bundle, part: Documents) -> list[Sample]:
         """A few outputs, beside what stood there."""
@@ -137,7 +144,7 @@ class RunningTask(Task[Documents]):
 class CausalTask(RunningTask):
     """Language models (``objective.kind: causal``)."""
 
-    def scores(self, found: Sequence[Piece], part: Documents) -> LanguageScores:
+    def scores(self, found: Sequence[Piece], told: Sequence[bool], part: Documents) -> LanguageScores:
         """Of all tokens, and of all bytes."""
         return scored(found, measured(part, hashlib.sha256()).bytes)
 
@@ -180,6 +187,21 @@ class MaskedTask(RunningTask):
         return MaskedData(
             store, data.length, data.tokens, config.training.seed, config.objective, Facts.of(tokenizer)
         )
+
+    @torch.inference_mode()
+    def told(self, bundle: Bundle, data: Dataset, precision: str) -> list[bool]:
+        """Where pairs are learned."""
+        assert isinstance(bundle.config.objective, MaskedObjective)
+        if not bundle.config.objective.next_sentence:
+            return []
+        device, out = next(bundle.model.parameters()).device, {}
+        with autocast(precision, device):
+            for batch in (batch.to(device) for batch in data.once()):
+                said = bundle.model.output.pair(run(bundle.model, batch), batch.layout).argmax(-1)
+                assert batch.labels is not None
+                for i, one, right in zip(batch.index, said.tolist(), batch.labels.tolist(), strict=True):
+                    out.update({i: one == right} if right != IGNORE else {})
+        return [out[i] for i in sorted(out)]
 
 
 class DenoiseTask(RunningTask):
