@@ -294,6 +294,13 @@ def test_a_label_that_only_the_test_has(here: Cli, tmp_path: Path) -> None:
     assert (tmp_path / "c.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
+def test_rows_that_are_no_words_are_counted(here: Cli, tmp_path: Path) -> None:
+    rows = (tmp_path / "tags.conll").read_text()
+    (tmp_path / "tags.conll").write_text(f"-DOCSTART-\tO\n\n{rows}")
+    done = here("train", "tags.conll", "--objective", "tag", "--out", "run", *SMALL, *STEPS)
+    assert done.returncode == 0 and "left out: document marks 1" in done.stderr
+
+
 def test_unbalanced_tags_are_mended_on_request(here: Cli, tmp_path: Path) -> None:
     text = (tmp_path / "tags.conll").read_text().replace("B-SUM", "I-SUM")
     (tmp_path / "tags.conll").write_text(text)

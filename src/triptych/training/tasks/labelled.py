@@ -267,6 +267,14 @@ class TagTask(LabelledTask[Tagged]):
         check_bio(found)
         return found
 
+    def doubts(self, whole: Tagged) -> list[str]:
+        """And which rows were not read."""
+        rows = [f"{kind} {count:,}" for kind, count in whole.skipped.items() if kind != "comments"]
+        return [
+            *super().doubts(whole),
+            *([f"rows that are no words, left out: {', '.join(rows)}"] if rows else []),
+        ]
+
     def texts(self, part: Tagged) -> Iterable[str]:
         """Words with a blank between them."""
         return map(" ".join, part.words)
