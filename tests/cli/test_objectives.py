@@ -16,8 +16,12 @@ import torch
 from cli.conftest import SMALL, Cli, pairs, tsv
 from cli.test_bad_input import refused
 from triptych.config.objectives import objectives
+from triptych.data import TokenStore
+from triptych.data.masking import MaskedData
 from triptych.engine import load
 from triptych.insight.laws import verify
+from triptych.training.tasks import task
+from triptych.training.tasks.running import MaskedTask
 
 STEPS = ("training.steps=6", "training.validate_every=3", "training.log_every=1", "data.length=32")
 # Settings beside SMALL that an objective needs to be as small.
@@ -324,10 +328,39 @@ def test_pairs_in_aligned_files_make_vectors(here: Cli, tmp_path: Path) -> None:
 def test_next_sentences_are_scored(here: Cli, tmp_path: Path) -> None:
     train(here, "masked", "objective.next_sentence=true", "data.documents=line")
     found = json.loads(here("evaluate", "run", "--json").stdout)["next_sentence"]
-    assert 0 <= found["low"] <= found["score"] <= found["high"] <= 100
+    right = by_hand(tmp_path / "run")
+    assert 0 < sum(right) < len(right), "or the count would not show much"
+    assert found["score"] == pytest.approx(100 * sum(right) / len(right))
+    assert found["low"] <= found["score"] <= found["high"]
     shutil.rmtree(tmp_path / "run")
     train(here, "masked")
     assert json.loads(here("evaluate", "run", "--json").stdout)["next_sentence"] is None
+
+
+def by_hand(run: Path) -> list[bool]:
+    """Of each row that has two texts, by itself: whether the model tells if the second is of its document."""
+    bundle = load(run)
+    lines = [json.loads(line)["text"] for line in (run / "data" / "test.jsonl").read_text().splitlines()]
+    ids = bundle.tokenizer.encode_batch(lines)
+    store = TokenStore.write(run / "by_hand.ids", [(row, True) for row in ids])
+    road = task(bundle.config)
+    assert isinstance(road, MaskedTask)
+    data = road.rows(bundle.config, store, bundle.tokenizer)
+    assert isinstance(data, MaskedData)
+    cls, sep = map(bundle.tokenizer.symbol_id, ("[CLS]", "[SEP]"))
+    right = []
+    for i in range(len(data)):
+        batch = data.batch([i])
+        shown = torch.where(batch.targets < 0, batch.ids, batch.targets)[0].tolist()
+        first = shown.index(sep)
+        assert shown[0] == cls and shown[-1] == sep
+        follows = shown[1:first] + shown[first + 1 : -1] == list(store.ids[data.begin[i] : data.stop[i]])
+        with torch.inference_mode():
+            hidden = bundle.model.encode(batch.ids, batch.layout, batch.types)  # type: ignore[arg-type]
+            weights = bundle.model.output.pair
+            logits = weights.map(weights.pooler(hidden[0, 0]).tanh())
+        right.append(bool(logits[1] > logits[0]) == follows)
+    return right
 
 
 def test_empty_texts_are_said(here: Cli, tmp_path: Path) -> None:

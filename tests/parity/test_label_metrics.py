@@ -243,6 +243,19 @@ def test_tags_that_mark_no_spans() -> None:
         assert json.loads(json.dumps(found.to_dict()))["spans"] is None and "words" in found.table()
 
 
+def test_tags_that_were_not_trained_are_counted() -> None:
+    """In the right tags, not in those said; a word each time; a few of their names."""
+    right = [["NOUN", "X", "VERB"], ["X", "Y"]]
+    known = ["NOUN", "VERB", "ADJ"]
+    said = [["NOUN"] * 3, ["ADJ"] * 2]
+    (note,) = (n for n in score_tags(said, right, known).notes if "trained" in n)
+    assert note == "words of a tag that was not trained: 3 (X, Y)"
+    many = [[f"T{i}" for i in range(7)]]
+    assert any("7 (T0, T1, T2, T3, T4, …)" in n for n in score_tags(many, many, known).notes)
+    for quiet in (score_tags(said, right), score_tags(said, right, ["X", "Y", *known])):
+        assert not any("trained" in n for n in quiet.notes)
+
+
 def test_intervals_of_spans_are_over_sentences() -> None:
     """A hundred sentences of which a half is all right and a half all wrong, whatever their length."""
     right = [["B-X"] * 20] * 100

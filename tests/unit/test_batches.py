@@ -136,9 +136,9 @@ def test_longest() -> None:
 def test_order_depends_on_seed_and_epoch_alone() -> None:
     data = _corpus(300)
     again = ParallelData(data.source, data.target, data.tokens, data.seed)
-    assert [again.plan(e) for e in (2, 0, 1)] == [data.plan(e) for e in (2, 0, 1)]
+    assert [list(again.plan(e)) for e in (2, 0, 1)] == [list(data.plan(e)) for e in (2, 0, 1)]
     other = ParallelData(data.source, data.target, data.tokens, seed=2)
-    assert data.plan(0) != data.plan(1) and data.plan(0) != other.plan(0)
+    assert list(data.plan(0)) not in (list(data.plan(1)), list(other.plan(0)))
 
 
 def test_epochs_mix_anew() -> None:
@@ -156,10 +156,10 @@ def test_order_is_the_same_in_every_process() -> None:
         "import random\nrandom.random()\n"
         "from triptych.data import ParallelData\n"
         "rows = [[5] * (i * 7 % 13 + 1) for i in range(60)]\n"
-        "print(ParallelData(rows, rows, 40, seed=3).plan(5))"
+        "print(list(ParallelData(rows, rows, 40, seed=3).plan(5)))"
     )
     rows = [[5] * (i * 7 % 13 + 1) for i in range(60)]
-    want = str(ParallelData(rows, rows, 40, seed=3).plan(5))
+    want = str(list(ParallelData(rows, rows, 40, seed=3).plan(5)))
     path = ":".join(p for p in sys.path if p)
     for hash_seed in ("0", "12345"):
         out = subprocess.run(

@@ -231,7 +231,7 @@ def test_reading(kind: Any, sizes: list[int], length: int, rows: int, seed: int)
 @BOTH
 def test_rows_fill_the_budget(kind: Any) -> None:
     data = kind(stored([37] * 300), 64, 700)
-    assert {len(index) for index in data.plan(3)[:-1]} == {10} and len(data.plan(3)[-1]) <= 10
+    assert {len(index) for index in list(data.plan(3))[:-1]} == {10} and len(data.plan(3)[-1]) <= 10
 
 
 @BOTH

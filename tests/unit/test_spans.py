@@ -52,7 +52,7 @@ def _rows(data: SpanData, epoch: int = 0) -> list[tuple[list[int], list[int]]]:
             read = batch.ids[n][batch.layout.real[n]].tolist()
             said = batch.targets[n][batch.layout.real[n]].tolist()
             assert own[-1] == said[-1] == EOS and read == [BOS, *said[:-1]]
-            assert (len(own), len(said)) == data.sizes[i]
+            assert (len(own), len(said)) == tuple(data.sizes[i])
             found[i] = own[:-1], said[:-1]
     return [found[i] for i in sorted(found)]
 

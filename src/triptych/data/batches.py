@@ -15,8 +15,10 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
+from triptych.data.store import Numbers
 from triptych.errors import UserError
 from triptych.layout import Layout
 from triptych.text.vocabulary import BOS, EOS, PAD
@@ -105,6 +107,28 @@ def translation_batch(
     return Batch(ids, layout, targets, tuple(index), source_ids, source_layout)
 
 
+class Plan:
+    """The batches of an epoch as lists of example numbers, each made when it is asked for.
+
+    Args:
+        order: example numbers, batch by batch.
+        begin, stop: where each batch begins and stops among them.
+    """
+
+    def __init__(self, order: Numbers, begin: Numbers, stop: Numbers) -> None:
+        self.order, self.begin, self.stop = order, begin, stop
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    def __getitem__(self, number: int) -> list[int]:
+        examples: list[int] = self.order[self.begin[number] : self.stop[number]].tolist()
+        return examples
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return map(self.__getitem__, range(len(self)))
+
+
 class Dataset(ABC):
     """Examples, and the order in which they are read.
 
@@ -113,12 +137,14 @@ class Dataset(ABC):
     exactly.
 
     Attributes:
-        sizes: the slots that each example takes, on each side that is padded by itself (source, target; or
-            one side).
+        sizes: ``[examples, sides]`` the slots that each example takes on each side that is padded by itself
+            (source, target; or one side).
     """
 
-    def __init__(self, sizes: Sequence[tuple[int, ...]], tokens: int, seed: int = 1) -> None:
-        self.sizes, self.tokens, self.seed = sizes, tokens, seed
+    def __init__(self, sizes: ArrayLike, tokens: int, seed: int = 1) -> None:
+        sizes = np.asarray(sizes, np.int64)
+        self.sizes = sizes[:, None] if sizes.ndim == 1 else sizes
+        self.tokens, self.seed = tokens, seed
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -130,9 +156,9 @@ class Dataset(ABC):
     @property
     def longest(self) -> int:
         """Slots of the longest side of any example."""
-        return max(max(size) for size in self.sizes)
+        return int(self.sizes.max())
 
-    def sizes_in(self, epoch: int) -> Sequence[tuple[int, ...]]:
+    def sizes_in(self, epoch: int) -> Numbers:
         """The sizes of an epoch's examples: ``sizes``, unless they are cut anew each epoch."""
         return self.sizes
 
@@ -144,38 +170,32 @@ class Dataset(ABC):
         """Random draws of numpy, the same for the same seed and key."""
         return np.random.default_rng(self.rng(*key).getrandbits(128))
 
-    def plan(self, epoch: int) -> list[list[int]]:
-        """The batches of an epoch, as lists of example numbers; every example exactly once."""
-        rng = self.rng(epoch)
+    def plan(self, epoch: int) -> Plan:
+        """The batches of an epoch, every example exactly once."""
+        rng, count = self.rng(epoch), len(self)
         # Ties in length are broken anew each epoch, so that neighbours and batch borders change while
         # padding does not grow.
-        key = [(*size[:0:-1], size[0] + rng.random()) for size in self.sizes]
-        order = sorted(range(len(self)), key=key.__getitem__)
-        batches: list[list[int]] = []
-        batch: list[int] = []
-        widest = 0
-        for i in order:
-            width = max(widest, *self.sizes[i])
-            if batch and width * (len(batch) + 1) > self.tokens:
-                batches.append(batch)
-                batch, width = [], max(self.sizes[i])
-            batch.append(i)
-            widest = width
-        if batch:
-            batches.append(batch)
-        rng.shuffle(batches)
-        return batches
+        first = self.sizes[:, 0] + np.fromiter((rng.random() for _ in range(count)), np.float64, count)
+        order = np.lexsort([first, *self.sizes.T[1:]])
+        width, borders = self.sizes.max(1, initial=0)[order], [0]
+        while (at := borders[-1]) < count:
+            coming = np.maximum.accumulate(width[at : at + self.tokens // width[at] + 1])
+            taken = np.searchsorted(coming * np.arange(1, len(coming) + 1), self.tokens, "right")
+            borders.append(at + max(int(taken), 1))
+        shuffled = list(range(len(borders) - 1))
+        rng.shuffle(shuffled)
+        begin, stop = np.array([borders[:-1], borders[1:]], np.int64)[:, shuffled]
+        return Plan(order, begin, stop)
 
     def padding(self, epoch: int = 0) -> float:
         """The share of an epoch's positions, on all sides, that is padding."""
         sizes = self.sizes_in(epoch)
-        slots = sum(self.slots([sizes[i] for i in batch]) for batch in self.plan(epoch))
-        return 1 - sum(map(sum, sizes)) / max(slots, 1)
+        slots = sum(self.slots(sizes[batch]) for batch in self.plan(epoch))
+        return 1 - int(sizes.sum()) / max(slots, 1)
 
-    def slots(self, sizes: Sequence[tuple[int, ...]]) -> int:
+    def slots(self, sizes: Numbers) -> int:
         """The positions, on all sides and with padding, of a batch of examples of these sizes."""
-        widest: list[int] = [max(side) for side in zip(*sizes, strict=True)]
-        return len(sizes) * sum(widest)
+        return len(sizes) * int(sizes.max(0).sum())
 
     def read(self, cursor: Cursor) -> Iterator[tuple[Batch, Cursor]]:
         """Batches from ``cursor`` on, without end, each with the cursor that follows it.
@@ -200,7 +220,7 @@ class Dataset(ABC):
 
     def largest(self) -> Batch:
         """The batch with the most padded tokens: what memory must hold."""
-        return self.batch(max(self.plan(0), key=lambda batch: self.slots([self.sizes[i] for i in batch])))
+        return self.batch(max(self.plan(0), key=lambda batch: self.slots(self.sizes[batch])))
 
 
 class ParallelData(Dataset):

@@ -18,6 +18,7 @@ import torch
 
 from triptych.data.batches import IGNORE, Batch, Dataset, Ids, pad
 from triptych.data.frames import Frame
+from triptych.data.store import Numbers
 from triptych.text.vocabulary import UNK
 
 
@@ -57,7 +58,7 @@ class ClassData(Dataset):
         hiding: Hiding = SHOWN,
     ) -> None:
         assert len(texts) == len(labels) and all(len(each) in (1, 2) for each in texts)
-        super().__init__([(frame.size(each),) for each in texts], tokens, seed)
+        super().__init__([frame.size(each) for each in texts], tokens, seed)
         self.texts, self.labels, self.frame, self.hiding = texts, labels, frame, hiding
 
     def batch(self, index: Sequence[int], epoch: int = 0) -> Batch:
@@ -86,7 +87,7 @@ class TagData(Dataset):
             assert len(sentence) == len(own), "a tag a word"
             assert sentence and all(sentence), "a sentence has words, and a word has pieces"
         self.words, self.tags, self.frame, self.hiding = words, tags, frame, hiding
-        super().__init__([(frame.size([flat(sentence)]),) for sentence in words], tokens, seed)
+        super().__init__([frame.size([flat(sentence)]) for sentence in words], tokens, seed)
 
     def batch(self, index: Sequence[int], epoch: int = 0) -> Batch:
         """The batch of these sentences."""
@@ -119,9 +120,9 @@ class PairData(Dataset):
         super().__init__([(frame.size([a]), frame.size([b])) for a, b in pairs], tokens // 2, seed)
         self.pairs, self.frame, self.hiding = pairs, frame, hiding
 
-    def slots(self, sizes: Sequence[tuple[int, ...]]) -> int:
+    def slots(self, sizes: Numbers) -> int:
         """First and second texts are padded together."""
-        return 2 * len(sizes) * max(map(max, sizes))
+        return sizes.size * int(sizes.max())
 
     def batch(self, index: Sequence[int], epoch: int = 0) -> Batch:
         """The batch of these pairs: first texts, then second texts."""

@@ -111,7 +111,7 @@ class MaskedData(Dataset):
         frame = 3 if settings.next_sentence else 2
         self.begin, self.stop, self.document = store.cut(length - frame)
         text = self.stop - self.begin
-        super().__init__([(size,) for size in (text + frame).tolist()], tokens, seed)
+        super().__init__(text + frame, tokens, seed)
         # For the choice of another text: rows by the tokens they have.
         self.by_size = np.argsort(text, kind="stable")
         self.sorted = text[self.by_size]

@@ -10,15 +10,16 @@ Those that wait are few (``WAITING``) and come in random order, so neighbours di
 from __future__ import annotations
 
 from abc import abstractmethod
+from array import array
 from bisect import bisect_right, insort
 from collections.abc import Sequence
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from triptych.data.batches import IGNORE, Batch, Dataset
+from triptych.data.batches import IGNORE, Batch, Dataset, Plan
 from triptych.data.store import Numbers, runs
 from triptych.errors import UserError
 from triptych.layout import Layout
@@ -40,15 +41,15 @@ class Rows(Dataset):
     def filled(self, epoch: int) -> Numbers:
         """How many tokens each row of an epoch holds."""
 
-    def sizes_in(self, epoch: int) -> Sequence[tuple[int, ...]]:
+    def sizes_in(self, epoch: int) -> Numbers:
         """The rows of an epoch."""
-        return [(size,) for size in self.filled(epoch).tolist()]
+        return self.filled(epoch)[:, None]
 
-    def plan(self, epoch: int) -> list[list[int]]:
+    def plan(self, epoch: int) -> Plan:
         """The rows of an epoch in random order, as many a batch as the budget takes."""
-        order: list[int] = self.draws(epoch).permutation(len(self.filled(epoch))).tolist()
-        count = self.tokens // self.length
-        return [order[i : i + count] for i in range(0, len(order), count)]
+        order = self.draws(epoch).permutation(len(self.filled(epoch)))
+        begin = np.arange(0, len(order), self.tokens // self.length)
+        return Plan(order, begin, np.append(begin[1:], len(order)))
 
 
 class PackedRows(Rows):
@@ -102,10 +103,10 @@ def pack(size: Numbers, length: int, rng: np.random.Generator) -> tuple[Numbers,
     rest = rng.permutation(np.flatnonzero(size < length))
     # One number holds a size and a place in the random order: sorted by size, and at random within one.
     base = len(rest)
-    coming = iter((size[rest] * base + np.arange(base)).tolist())
+    keys = size[rest] * base + np.arange(base)
+    coming = chain.from_iterable(keys[i : i + WAITING].tolist() for i in range(0, base, WAITING))
     waiting = sorted(islice(coming, WAITING))
-    packed: list[int] = []
-    border = [len(full)]
+    packed, border = array("q"), array("q", [len(full)])
     while waiting:
         space = length
         while place := bisect_right(waiting, space * base + base - 1):
@@ -115,9 +116,8 @@ def pack(size: Numbers, length: int, rng: np.random.Generator) -> tuple[Numbers,
             if (key := next(coming, None)) is not None:
                 insort(waiting, key)
         border.append(len(full) + len(packed))
-    return np.concatenate([full, rest[np.array(packed, np.int64)]]), np.concatenate(
-        [np.arange(len(full)), np.array(border, np.int64)]
-    )
+    packed_rest, borders = (np.asarray(numbers, np.int64) for numbers in (packed, border))
+    return np.concatenate([full, rest[packed_rest]]), np.concatenate([np.arange(len(full)), borders])
 
 
 def laid(read: Numbers, said: Numbers, size: Numbers, row: Numbers, index: Sequence[int]) -> Batch:

@@ -64,8 +64,7 @@ class SpanData(Dataset):
             mend = f"set objective.sentinels to {needed}, or lower data.length"
             raise UserError(f"{what}; there are {len(sentinels)}", "objective.sentinels", mend)
         self.begin, self.stop, _ = store.cut(limit)
-        sides = (side.tolist() for side in self.sides(self.stop - self.begin))
-        super().__init__(list(zip(*sides, strict=True)), tokens, seed)
+        super().__init__(np.stack(self.sides(self.stop - self.begin), 1), tokens, seed)
 
     def noise(self, text: Numbers) -> tuple[Numbers, Numbers]:
         """How many tokens are taken out of texts of so many tokens, and in how many spans; one at least."""

@@ -147,7 +147,8 @@ def _finish(
     write_text_atomic(folder / CONFIG, to_yaml(config))
     save_weights(model, folder / MODEL, ready.tokenizer.fingerprint)
     bundle = Bundle(config, ready.tokenizer, model, folder)
-    test = road.evaluate(bundle, corpus.test, say) if corpus.test is not None else None
+    part = road.held_out(config, folder)
+    test = road.evaluate(bundle, part, say) if part is not None else None
     seconds = time.monotonic() - started
     final: dict[str, Any] = {"chosen": chosen, "valid_nll": valid.nll / max(valid.count, 1)}
     final |= {"alpha": config.decoding.alpha, "parameters": sum(p.numel() for p in model.parameters())}
