@@ -195,7 +195,7 @@ def test_unknown_names(here: Cli) -> None:
     refused(here("parts", "LSTM"), "no part 'LSTM'", "did you mean lstm")
     refused(here("parts", "zzzz"), "axes: ", "position")
     refused(here("parts", "rope", "learned"), "learned")
-    refused(here("parts", "co-attention"), "CoAttention", "library.md")
+    refused(here("parts", "co-attention"), "did you mean coattention")
     refused(here("parts", "patch"), "ImageClassifier", "library.md")
 
 

@@ -11,13 +11,14 @@ from laws.test_faults import CONFIGS, Fault, also, broken, check_fault, plant, p
 from parity import test_memory, test_vision
 from triptych.layout import Layout
 from triptych.model import grids, vision
-from triptych.model.mixers import bottleneck, channel, deformable, retrieval
+from triptych.model.mixers import bottleneck, channel, coattention, deformable, retrieval
 
 ENCODER: dict[str, Any] = {
     "form": "encoder", "vocab": 30, "dim": 16, "layers": 2, "heads": 2, "norm": {"placement": "pre"},
     "tie": "none",
 }  # fmt: skip
 CONFIGS["latents"] = {**ENCODER, "mixer": {"kind": "bottleneck", "latents": 3}}
+CONFIGS["two texts"] = {**ENCODER, "mixer": ["coattention", "attention"], "types": 2}
 CONFIGS["deformable"] = {**ENCODER, "mixer": {"kind": "deformable", "width": 3, "points": 2}}
 CONFIGS["gates"] = {**ENCODER, "mixer": [{"kind": "spatial", "width": 3, "size": 3}, "channel"]}
 DECODER = {**ENCODER, "form": "decoder", "position": "rope"}
@@ -36,6 +37,14 @@ FAULTS = [
       also(3, 5, 8, 19)),
     F("latents are not counted", 17, "latents", bottleneck.Bottleneck.cost,
       " + Cost(L * model.dim)", ""),
+    F("a text reads padding", 2, "two texts", coattention._texts,
+      "segment.where(there, -1)", "segment.clamp(min=0).where(there, -1)", also(3, 5, 8, 19)),
+    F("a text reads that of the sequence beside", 5, "two texts", coattention._texts,
+      "segment.where(there, -1)", "segment.clamp(max=0).where(there, -1)"),
+    F("one text's weights are not counted", 17, "two texts", coattention.CoAttention.cost.__func__,  # type: ignore[attr-defined]
+      " * 2", " * 1"),
+    F("one text's weights learn nothing", 10, "two texts", coattention.CoAttention.forward,
+      "first, second)", "first, first)"),
     F("memory is filled up with what may not be seen", 1, "memory", retrieval.Retrieval.best,
       "True) & mask.seen", "True)", also(2, 3, 4, 5, 6, 8, 13, 18, 19)),
     F("memory holds the sequences beside", 5, "memory", retrieval.Retrieval.forward,
@@ -77,7 +86,7 @@ def test_fault_is_found_by_its_law(fault: Fault, monkeypatch: pytest.MonkeyPatch
     check_fault(fault, monkeypatch)
 
 
-@pytest.mark.parametrize("config", ["latents", "memory", "swin", "deformable", "gates"])
+@pytest.mark.parametrize("config", ["latents", "two texts", "memory", "swin", "deformable", "gates"])
 def test_without_fault_all_hold(config: str) -> None:
     assert not broken(config)
 
@@ -88,6 +97,8 @@ APART: list[tuple[str, Callable[..., Any], str, str, Callable[[], None]]] = [
      lambda: test_vision.test_patches_are_a_convolutions((8, 12))),
     ("patches are turned over", vision.patches, "permute(0, 2, 3, 1, 4, 5)", "permute(0, 2, 3, 1, 5, 4)",
      lambda: test_vision.test_patches_are_a_convolutions((4, 4))),
+    ("a text reads itself", coattention._texts, "(~first_BT, first_BT)", "(first_BT, ~first_BT)",
+     lambda: test_memory.test_coattention_is_torchs(test_memory.SCATTERED)),
     ("rows for columns", deformable.Deformable.forward, "layout.position % width, layout.position // width",
      "layout.position // width, layout.position % width",
      lambda: test_vision.test_deformable_is_detrs((4, 5))),

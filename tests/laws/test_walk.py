@@ -20,6 +20,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "t5": {"buckets": 8, "distance": 7},
     "window": {"width": 3},
     "factorised": {"dim": 6},
+    "patches": {"size": 4, "channels": 2},
     "linformer": {"rank": 4, "max": 80},
     "axial": {"width": 3},
     "cells": {"width": 3, "size": 2},
@@ -74,7 +75,7 @@ AXES: dict[str, list[Any]] = {
     "mixer": every(parts.Mixer),
     "visible": [*every(parts.Sight), [{"kind": "window", "width": 2}, "everything"], SWIN],
     "tie": ["none", "source", "decoder", "all"],
-    "embedding": every(parts.Embedding),
+    "embedding": [*every(parts.Embedding), {"kind": "patches", "size": 4, "class_token": True}],
     "entry": [{}, {"embedding_norm": True}, {"embedding_norm": True, "types": 2}],
     "output": [*every(parts.Output), {"kind": "vocabulary", "transform": "gelu"}],
     "experts": [

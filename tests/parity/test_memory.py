@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,6 @@ from triptych.insight.laws import verify
 from triptych.layout import Layout
 from triptych.model import build, cost
 from triptych.model.attention import watch
-from triptych.model.coattention import CoAttention
 from triptych.model.mixers.retrieval import Retrieval, Store, storing
 from triptych.model.registry import Context, Place, part_of
 from triptych.model.visible import sight
@@ -123,111 +124,85 @@ def test_bottleneck_grows_with_the_length_alone() -> None:
 
 # -- co-attention
 
-
-def _streams(model: CoAttention, lengths: list[list[int]], **pads: Any) -> tuple[Tensor, ...]:
-    """Outputs of real tokens of both streams, row after row; the same tokens whatever the padding."""
-    layouts = [Layout.padded(n, pads.get("side", "right"), max(n) + pads.get("extra", 0)) for n in lengths]
-    drawn = []
-    for layout, seed in zip(layouts, (1, 2), strict=True):
-        x = torch.full((*layout.segment.shape, C), pads.get("fill", 0.0), dtype=torch.float64)
-        generator = torch.Generator().manual_seed(seed)
-        x[layout.real] = torch.randn(int(layout.real.sum()), C, generator=generator, dtype=torch.float64)
-        drawn.append(x)
-    out = model(drawn[0], layouts[0], drawn[1], layouts[1])
-    return tuple(y[layout.real] for y, layout in zip(out, layouts, strict=True))
+# Two rows: texts of 5 and 3 tokens, and of 2 and 6, each text in one piece or its tokens scattered.
+TOGETHER = [[0] * 5 + [1] * 3, [0] * 2 + [1] * 6]
+SCATTERED = [[0, 1, 0, 0, 1, 0, 1, 0], [1, 1, 0, 1, 1, 1, 0, 1]]
 
 
-def _coattention(**model: Any) -> CoAttention:
-    module = shaken(CoAttention(_config(form="encoder", ffn={"dim": 24}, **model))).double()
-    assert isinstance(module, CoAttention)
-    return module
+def _coattention(**model: Any) -> Any:
+    settings = {"form": "encoder", "types": 2, "mixer": "coattention", **model}
+    return _mixer(_config(**settings), causal=False)[0]
 
 
-class _Stream(nn.Module):
-    """One stream of a co-attention layer, by torch.nn: norm(x + attention), norm(x + feed-forward)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asks = nn.MultiheadAttention(C, H, batch_first=True)
-        self.norm, self.last = nn.LayerNorm(C), nn.LayerNorm(C)
-        self.inner, self.outer = nn.Linear(C, 24), nn.Linear(24, C)
-
-    def forward(self, x: Tensor, other: Tensor, layout: Layout) -> Tensor:
-        y, _ = self.asks(x, other, other, key_padding_mask=~layout.real)
-        y = self.norm(x + y)
-        last: Tensor = self.last(y + self.outer(self.inner(y).relu()))
-        return last
+def _read(mixer: Any, x: Tensor, layout: Layout, types: Tensor | None) -> Tensor:
+    model = _config(form="encoder", types=2, mixer="coattention")
+    y: Tensor = mixer(x, replace(_context(model, layout, False, None), types=types))
+    return y
 
 
-def test_coattention_is_torchs() -> None:
-    """Values and all gradients, at equal weights."""
+@pytest.mark.parametrize("types", [TOGETHER, SCATTERED], ids=["together", "scattered"])
+def test_coattention_is_torchs(types: list[list[int]]) -> None:
+    """Two attentions of torch.nn over the two texts, each taken out of its row: values and all gradients."""
     ours, match = _coattention(), Match()
-    theirs = nn.ModuleList(shaken(_Stream(), seed=i + 3) for i in range(2)).double()
-    for i in range(2):
-        mine: Any = ours.cross[i]
-        own: Any = theirs[i]
+    theirs = nn.ModuleList(shaken(nn.MultiheadAttention(C, H, batch_first=True), seed=i) for i in (3, 4))
+    theirs = theirs.double()
+    for mine, own in zip(ours.texts, theirs, strict=True):
         for name in ("weight", "bias"):
-            fused = getattr(own.asks, f"in_proj_{name}")
+            fused = getattr(own, f"in_proj_{name}")
             match.put(getattr(mine.heads.q, name), Rows(fused, 0, C))
             match.put(getattr(mine.heads.kv, name), Rows(fused, C, 3 * C))
-        ffn: Any = ours.ffn[i]
-        norms: list[Any] = [ours.residuals[2 * i + j] for j in range(2)]
-        pairs = [(mine.out, own.asks.out_proj), (ffn.inner, own.inner), (ffn.outer, own.outer)]
-        for layer, their in (*pairs, (norms[0].norm, own.norm), (norms[1].norm, own.last)):
-            match.layer(layer, their)
-    layouts = Layout.padded([5, 2]), Layout.padded([3, 6], "left")
-    x = [_tokens(*layout.segment.shape) for layout in layouts]
-    got = ours(x[0], layouts[0], x[1], layouts[1])
-    want = [theirs[i](x[i], x[1 - i], layouts[1 - i]) for i in range(2)]
-    for one, other, layout in zip(got, want, layouts, strict=True):
-        torch.testing.assert_close(one[layout.real], other[layout.real], rtol=1e-10, atol=1e-12)
-    for side in (got, want):
-        sum((y[layout.real] ** 3).sum() for y, layout in zip(side, layouts, strict=True)).backward()  # type: ignore[union-attr]
+        match.layer(mine.out, own.out_proj)
+    x, kind = _tokens(2, 8), torch.tensor(types)
+    got = _read(ours, x, Layout.full(2, 8), kind)
+    want = torch.zeros_like(got)
+    for row, i in itertools.product(range(2), range(2)):
+        here, there = kind[row] == i, kind[row] != i
+        want[row, here] = theirs[i](x[row : row + 1, here], *[x[row : row + 1, there]] * 2)[0][0]
+    torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-12)
+    (got**3).sum().backward()
+    (want**3).sum().backward()
     match.assert_gradients(ours, theirs, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("heads", [{"count": 4, "kv": 2}, {"kind": "mla", "count": 2}])
-def test_coattention_keeps_to_its_rows(heads: dict[str, Any]) -> None:
-    """Neither the content nor the amount nor the side of padding, of either stream, changes anything; a row
-    alone gives what it gives in a batch."""
-    model = _coattention(heads=heads)
-    lengths = [[4, 1, 6], [2, 7, 3]]
-    want = _streams(model, lengths)
-    for pads in ({"extra": 3}, {"side": "left"}, {"fill": 9.0}, {"side": "left", "extra": 2, "fill": -5.0}):
-        for got, wanted in zip(_streams(model, lengths, **pads), want, strict=True):
-            torch.testing.assert_close(got, wanted, rtol=1e-11, atol=1e-11)
-    first = _streams(model, [[4], [2]])
-    for got, wanted in zip(first, want, strict=True):
-        torch.testing.assert_close(got, wanted[: len(got)], rtol=1e-11, atol=1e-11)
+def test_coattention_by_sequence(heads: dict[str, Any]) -> None:
+    """Of a packed row each sequence has two texts of its own; what stands beside it or as padding is not
+    read."""
+    mixer = _coattention(heads=heads)
+    layout = Layout(torch.tensor([[0, 1, 0, 0, 1, 2, 3]]), torch.tensor([[0, 0, -1, 1, 1, 1, 1]]))
+    x, types = _tokens(1, 7), torch.tensor([[0, 1, 1, 0, 0, 1, 1]])
+    got = _read(mixer, x, layout, types)
+    for here in (layout.segment[0] == 0, layout.segment[0] == 1):
+        alone = _read(mixer, x[:, here], Layout.full(1, int(here.sum())), types[:, here])
+        torch.testing.assert_close(got[:, here], alone, rtol=1e-11, atol=1e-11)
 
 
-def test_coattention_by_sequence() -> None:
-    """Sequence n of a packed row asks sequence n of the other stream, wherever that stands."""
-    model = _coattention()
-    a = Layout(torch.tensor([[0, 1, 0, 0, 1, 2]]), torch.tensor([[0, 0, -1, 1, 1, 1]]))
-    b = Layout(torch.tensor([[0, 1, 0]]), torch.tensor([[1, 1, 0]]))
-    x, y = _tokens(1, 6), _tokens(1, 3)
-    got = model(x, a, y, b)
-    for n in range(2):
-        here, there = a.segment[0] == n, b.segment[0] == n
-        layouts = (Layout.full(1, int(m.sum())) for m in (here, there))
-        one, other = model(x[:, here], next(layouts), y[:, there], next(layouts))
-        torch.testing.assert_close(got[0][:, here], one, rtol=1e-11, atol=1e-11)
-        torch.testing.assert_close(got[1][:, there], other, rtol=1e-11, atol=1e-11)
+def test_coattention_of_one_text_reads_nothing() -> None:
+    """What a token says does not hang on itself, nor on others of its text."""
+    mixer, layout = _coattention(), Layout.full(2, 5)
+    want = mixer.texts[0].out.bias.expand(2, 5, C)
+    for types in (None, torch.zeros(2, 5, dtype=torch.int64)):
+        torch.testing.assert_close(_read(mixer, _tokens(2, 5), layout, types), want)
+    other = _read(mixer, _tokens(2, 5), layout, torch.ones(2, 5, dtype=torch.int64))
+    torch.testing.assert_close(other, mixer.texts[1].out.bias.expand(2, 5, C))
 
 
-def test_coattention_is_accounted() -> None:
-    model = _coattention()
-    said = CoAttention.cost(_config(form="encoder", ffn={"dim": 24}), 2, 5, 3)
-    assert said.parameters == sum(p.numel() for p in model.parameters())
-    with FlopCounterMode(display=False) as counter:
-        model(_tokens(2, 5), Layout.full(2, 5), _tokens(2, 3), Layout.full(2, 3))
-    assert said.flops == counter.get_total_flops()
+def test_coattention_stands_between_layers() -> None:
+    """A pattern as in ViLBERT, texts by themselves between, is trained as it is chosen by name, and keeps
+    the laws."""
+    model = _config(
+        form="encoder", vocab=30, types=2, layers=2, mixer=["coattention", "attention"], position="rope",
+        output={"kind": "classes", "count": 3},
+    )  # fmt: skip
+    assert all(verdict.status != "broken" for verdict in verify(model))
 
 
-def test_coattention_wants_normalised_streams() -> None:
-    with pytest.raises(UserError, match="use post"):
-        CoAttention(_config(form="encoder", norm={"placement": "pre"}))
+@pytest.mark.parametrize("types", [0, 1, 3])
+def test_coattention_is_between_two(types: int) -> None:
+    with pytest.raises(UserError, match="types=2"):
+        _config(form="encoder", types=types, mixer="coattention")
+    with pytest.raises(UserError, match="types"):
+        _config(encoder_mixer="coattention", types=types)
 
 
 # -- retrieval

@@ -45,6 +45,8 @@ def show(
     request = asked(what, options, preset, None, None)
     config = request.config()
     check(config)
+    if not config.model.reads_ids:
+        raise UserError("images are not read as tokens", "data show", "look at the files themselves")
     from triptych.data.show import show as table
     from triptych.training.prepare import prepare
     from triptych.training.tasks import task
@@ -53,5 +55,6 @@ def show(
     with tempfile.TemporaryDirectory() as folder:
         ready = prepare(request.fitted(corpus, config), corpus, Path(folder) / "run", say)
         batch = ready.train.batch(ready.train.plan(epoch)[0][:rows], epoch)
+        assert ready.tokenizer is not None
         names = corpus.facts.get("labels") or None
         print(table(batch, ready.tokenizer, names))

@@ -56,10 +56,15 @@ def asked(
     ``section.key=value``."""
     from triptych.config import merge, override
     from triptych.training.init import inherit
+    from triptych.training.plan import embedding_kind, objective_kind
 
     files, settings = sort_out(what)
     given, hand_set = _files(files, source, target, preset)
     given = override(merge(given, options), settings)
+    if not hand_set and objective_kind(given) == "classify":
+        images = bool(files) and all(Path(file).is_dir() for file in files)
+        if images or embedding_kind(given) == "patches":
+            given = merge({"model": {"embedding": {"kind": "patches"}, "output": {"kind": "classes"}}}, given)
     training = given.get("training") or {}
     endless = isinstance(training, dict) and not any(map(training.get, ("steps", "epochs", "budget")))
     if endless:
@@ -91,7 +96,7 @@ def check(config: RunConfig) -> None:
             mend = "name a file of sentence pairs: triptych train pairs.tsv"
         raise UserError("no training data", "command line", mend)
     folders = [path for path in config.data.train if Path(path).is_dir()]
-    if folders and config.objective.kind not in ("causal", "masked", "denoise"):
+    if folders and config.model.reads_ids and config.objective.kind not in ("causal", "masked", "denoise"):
         mend = "name a file in it, or add --resume to go on with a run"
         raise UserError("this is a folder, and files are needed", folders[0], mend)
     check_form(config)

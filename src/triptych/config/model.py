@@ -187,6 +187,11 @@ class ModelConfig(Settings):
         return self.attends or any(isinstance(mixer, parts.HeadsMixer) for _, mixer in self.mixing)
 
     @property
+    def reads_ids(self) -> bool:
+        """Whether it reads ids; else patches of images."""
+        return not isinstance(self.embedding, parts.PatchEmbedding)
+
+    @property
     def says_words(self) -> bool:
         """Whether its output is a score for each word."""
         return isinstance(self.output, parts.VocabularyOutput)
@@ -204,9 +209,10 @@ class ModelConfig(Settings):
     @property
     def pool(self) -> str:
         """Which tokens of a row an output of whole rows reads."""
-        usual = "first" if isinstance(self.output, parts.ClassesOutput) else "mean"
+        usual = "first" if isinstance(self.output, parts.ClassesOutput) and self.reads_ids else "mean"
+        last = self.form == "decoder" or getattr(self.embedding, "class_token", False)
         chosen: str = getattr(self.output, "pool", "auto")
-        return chosen if chosen != "auto" else "last" if self.form == "decoder" else usual
+        return chosen if chosen != "auto" else "last" if last else usual
 
     @property
     def head_dim(self) -> int:

@@ -111,7 +111,8 @@ class ClassifyObjective(Tuned):
     readout: ClassVar[str] = "classes"
     kind: Literal["classify"] = "classify"
     pool: Literal["auto", "first", "mean", "max", "last"] = Field(
-        "auto", description="auto: first in an encoder, last in a decoder"
+        "auto",
+        description="auto: first in an encoder, last in a decoder; of images a class token or the mean",
     )
 
 

@@ -110,6 +110,14 @@ class DataConfig(Settings):
     documents: Literal["file", "paragraph", "line"] = Field(
         "file", description="what one document is in a plain text file"
     )
+    shift: float = Field(
+        0.0,
+        ge=0,
+        le=0.5,
+        description="share of its sides by which an image is moved at most, anew each epoch; its edges are "
+        "repeated",
+    )
+    flip: bool = Field(False, description="mirror every other image, left to right, anew each epoch")
     packing: Literal["packed", "stream"] = "packed"
     length: PositiveInt = Field(256, description="tokens of a row of running text")
     valid_size: NonNegativeInt | None = Field(None, description="examples; by the corpus when not given")
@@ -254,6 +262,14 @@ class RunConfig(Settings):
     objective: Annotated[SerializeAsAny[Objective], part(Objective, "translation")] = TranslationObjective()
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
+
+    @model_validator(mode="after")
+    def _images_alone(self) -> Self:
+        for key in ("shift", "flip"):
+            if self.model.reads_ids and getattr(self.data, key):
+                mend = "leave it out, or use model.embedding=patches"
+                raise UserError("images are moved, and this model reads texts", f"data.{key}", mend)
+        return self
 
     @model_validator(mode="after")
     def _frozen_alone(self) -> Self:

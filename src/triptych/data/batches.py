@@ -43,7 +43,8 @@ class Batch:
     """What a model reads, and what it is to say.
 
     Attributes:
-        ids: ``[B, T]`` what is read: by the decoder of an encoder–decoder, else by the only stack.
+        ids: ``[B, T]`` what is read: by the decoder of an encoder–decoder, else by the only stack; of images
+            ``[B, T, K]`` the patches.
         layout: where these tokens are.
         targets: ``[B, T]`` what is to be said at each place, ``IGNORE`` where nothing is learned.
         index: which examples these are, in row order.
@@ -70,7 +71,7 @@ class Batch:
     @property
     def shape(self) -> tuple[int, ...]:
         """Rows, slots, and slots of the source if there is one."""
-        return (*self.ids.shape, *(() if self.source is None else self.source.shape[1:]))
+        return (*self.ids.shape[:2], *(() if self.source is None else self.source.shape[1:]))
 
     @property
     def given(self) -> tuple[Tensor, Layout]:

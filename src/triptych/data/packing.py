@@ -79,7 +79,7 @@ class PackedRows(Rows):
     def filled(self, epoch: int) -> Numbers:
         """How many tokens each row of an epoch holds."""
         sequence, border = self.packing(epoch)
-        return np.diff(np.concatenate(([0], self.spans[sequence].cumsum()))[border])
+        return np.add.reduceat(self.spans[sequence], border[:-1]) if len(sequence) else sequence
 
     def batch(self, index: Sequence[int], epoch: int = 0) -> Batch:
         """The batch of these rows of an epoch."""
@@ -99,14 +99,21 @@ def check_budget(length: int, tokens: int) -> None:
 
 def pack(size: Numbers, length: int, rng: np.random.Generator) -> tuple[Numbers, Numbers]:
     """Sequences of these sizes in rows of ``length``: their numbers row by row, and the rows' borders."""
-    full = np.flatnonzero(size == length)
-    rest = rng.permutation(np.flatnonzero(size < length))
-    # One number holds a size and a place in the random order: sorted by size, and at random within one.
+    kind = np.int32 if len(size) < 2**31 else np.int64
+    full = np.flatnonzero(size == length).astype(kind)
+    rest = rng.permutation(np.flatnonzero(size < length).astype(kind))
     base = len(rest)
-    keys = size[rest] * base + np.arange(base)
-    coming = chain.from_iterable(keys[i : i + WAITING].tolist() for i in range(0, base, WAITING))
+
+    def keys(begin: int) -> list[int]:
+        """One number holds a size and a place in the random order: sorted by size, and at random within one.
+        There may be millions, so they are made piece by piece."""
+        sizes = size[rest[begin : begin + WAITING]].astype(np.int64)
+        key: list[int] = (sizes * base + np.arange(begin, begin + len(sizes))).tolist()
+        return key
+
+    coming = chain.from_iterable(map(keys, range(0, base, WAITING)))
     waiting = sorted(islice(coming, WAITING))
-    packed, border = array("q"), array("q", [len(full)])
+    packed, border = array(np.dtype(kind).char), array(np.dtype(kind).char, [len(full)])
     while waiting:
         space = length
         while place := bisect_right(waiting, space * base + base - 1):
@@ -116,8 +123,8 @@ def pack(size: Numbers, length: int, rng: np.random.Generator) -> tuple[Numbers,
             if (key := next(coming, None)) is not None:
                 insort(waiting, key)
         border.append(len(full) + len(packed))
-    packed_rest, borders = (np.asarray(numbers, np.int64) for numbers in (packed, border))
-    return np.concatenate([full, rest[packed_rest]]), np.concatenate([np.arange(len(full)), borders])
+    row_by_row = np.concatenate([full, rest[np.asarray(packed)]])
+    return row_by_row, np.concatenate([np.arange(len(full), dtype=kind), np.asarray(border)])
 
 
 def laid(read: Numbers, said: Numbers, size: Numbers, row: Numbers, index: Sequence[int]) -> Batch:

@@ -29,12 +29,17 @@ class PackedData(PackedRows):
     """Documents, long ones in pieces of ``length``, packed in rows of that length."""
 
     def __init__(self, store: TokenStore, length: int, tokens: int, seed: int = 1) -> None:
-        begins, stops = store.borders[:-1], store.borders[1:]
-        count = -(-(stops - begins) // length)
-        piece = runs(np.zeros_like(count), count)
-        self.store, self.start = store, np.repeat(begins, count) + piece * length
-        self.begins = piece == 0
-        super().__init__(np.minimum(np.repeat(stops, count) - self.start, length), length, tokens, seed)
+        size = np.diff(store.borders)
+        count = -(-size // length)
+        last = count.cumsum() - 1
+        # There may be millions of them, so no more is held, and at no time, than is needed.
+        spans = np.full(count.sum(), length, np.int32)
+        spans[last] = size - (count - 1) * length
+        self.store, self.begins = store, np.zeros(len(spans), bool)
+        self.begins[last - count + 1] = True
+        # One piece follows the other in the store, whatever their documents.
+        self.start = spans.cumsum(dtype=np.int64) - spans
+        super().__init__(spans, length, tokens, seed)
 
     def text(self, sequence: Numbers) -> tuple[Numbers, Numbers]:
         """Of these pieces."""

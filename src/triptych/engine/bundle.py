@@ -1,7 +1,7 @@
 """A run on disk as one thing that can be used: configuration, tokenizer, model.
 
 RUN/config.yaml        every setting, as used
-RUN/tokenizer/         the tokenizer
+RUN/tokenizer/         the tokenizer; none where images are read
 RUN/model.safetensors  the weights; its metadata names the tokenizer it belongs to
 RUN/labels.json        the names of classes or tags, where the model tells some apart
 RUN/checkpoints/ metrics.jsonl report.html data.json: from training
@@ -31,6 +31,7 @@ from triptych.engine.generator import Generator, longest, usual
 from triptych.engine.labels import read_labels
 from triptych.engine.tagger import Tagger
 from triptych.engine.translator import Translation, Translator
+from triptych.engine.viewer import Viewer
 from triptych.errors import UserError
 from triptych.model import DecoderOnly, EncoderDecoder, EncoderOnly, Model, build, tensors
 from triptych.text import Tokenizer, write_bytes_atomic, write_text_atomic
@@ -44,9 +45,16 @@ class Bundle:
     """A model with all that belongs to it."""
 
     config: RunConfig
-    tokenizer: Tokenizer
+    words: Tokenizer | None
     model: Model
     folder: Path | None = None
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """That of a model that reads texts."""
+        if self.words is None:
+            raise self._misfit("this model reads images, and has no tokenizer")
+        return self.words
 
     @cached_property
     def translator(self) -> Translator:
@@ -61,6 +69,13 @@ class Bundle:
         """Texts in, classes out."""
         model, length = self._of_kind("classes"), self.config.data.max_length
         return Classifier(model, self.tokenizer, self._labels(), length)
+
+    @cached_property
+    def viewer(self) -> Viewer:
+        """Images in, classes out."""
+        if self.config.model.reads_ids:
+            raise self._misfit("this model reads texts, and no images")
+        return Viewer(self._of_kind("classes"), self._labels())
 
     @cached_property
     def tagger(self) -> Tagger:
@@ -147,8 +162,9 @@ class Bundle:
         """Write the bundle; each file is whole or absent."""
         folder.mkdir(parents=True, exist_ok=True)
         write_text_atomic(folder / CONFIG, to_yaml(self.config))
-        self.tokenizer.save(folder / TOKENIZER)
-        save_weights(self.model, folder / MODEL, self.tokenizer.fingerprint)
+        if self.words is not None:
+            self.words.save(folder / TOKENIZER)
+        save_weights(self.model, folder / MODEL, fingerprint(self.words))
 
 
 def command(config: RunConfig) -> str:
@@ -158,6 +174,16 @@ def command(config: RunConfig) -> str:
     by_output = {"classes": "classify", "tags": "tag", "vector": "embed"}
     by_form = {"encoder_decoder": "translate", "decoder": "generate", "encoder": "fill"}
     return by_output.get(config.model.output.kind, by_form[config.model.form])
+
+
+def fingerprint(tokenizer: Tokenizer | None) -> str:
+    """That of a tokenizer; empty where there is none."""
+    return tokenizer.fingerprint if tokenizer is not None else ""
+
+
+def read_tokenizer(folder: Path, config: RunConfig) -> Tokenizer | None:
+    """That of a run; none where images are read."""
+    return Tokenizer.load(folder / TOKENIZER) if config.model.reads_ids else None
 
 
 def save_weights(model: nn.Module, path: Path, tokenizer: str) -> None:
@@ -196,15 +222,17 @@ def load(run: str | Path) -> Bundle:
     folder = Path(run)
     if standing(folder) != "folder":
         raise UserError("this is no run folder", str(folder), "give the folder that `triptych train` wrote")
-    missing = [name for name in (CONFIG, TOKENIZER, MODEL) if not standing(folder / name)]
-    if missing:
+    config = load_config(folder / CONFIG) if standing(folder / CONFIG) else None
+    texts = config is None or config.model.reads_ids
+    needed = (CONFIG, *((TOKENIZER,) if texts else ()), MODEL)
+    missing = [name for name in needed if not standing(folder / name)]
+    if missing or config is None:
         mend = "copy the whole folder"
         if standing(folder / "checkpoints") == "folder" and missing == [MODEL]:
             mend = f"training has not ended; go on with `triptych train {folder} --resume`"
         raise UserError(f"the run lacks {', '.join(missing)}", str(folder), mend)
-    config = load_config(folder / CONFIG)
-    tokenizer = Tokenizer.load(folder / TOKENIZER)
-    if tokenizer.size != config.model.vocab:
+    tokenizer = read_tokenizer(folder, config)
+    if tokenizer is not None and tokenizer.size != config.model.vocab:
         raise UserError(
             f"the tokenizer has {tokenizer.size} entries, the model {config.model.vocab}",
             str(folder),
@@ -212,7 +240,7 @@ def load(run: str | Path) -> Bundle:
         )
     model = build(config.model, seed=0)
     belongs = load_weights(model, folder / MODEL)
-    if belongs and belongs != tokenizer.fingerprint:
+    if belongs and belongs != fingerprint(tokenizer):
         raise UserError("the tokenizer is not the one the model was trained with", str(folder / TOKENIZER))
     model.eval()
     return Bundle(config, tokenizer, model, folder)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from triptych.engine.lines import are_text
 from triptych.engine.rows import Reader
 from triptych.model import DecoderOnly, EncoderOnly
@@ -67,11 +69,16 @@ class Classifier:
         rows = [self.reader.row([next(ids) for _ in _parts(texts[i])]) for i in seen]
         out = [BLANK] * len(texts)
         for n, logits_K in self.reader.read(rows):
-            p_K, order = logits_K.softmax(-1).sort(descending=True, stable=True)
-            names = [self.labels[k] for k in order.tolist()]
-            probabilities = dict(zip(names, p_K.tolist(), strict=True))
-            out[seen[n]] = Classified(names[0], probabilities[names[0]], probabilities, rows[n].cut)
+            out[seen[n]] = told(self.labels, logits_K, rows[n].cut)
         return out
+
+
+def told(labels: Sequence[str], logits_K: Tensor, cut: bool = False) -> Classified:
+    """What the logits of classes of these names say."""
+    p_K, order = logits_K.softmax(-1).sort(descending=True, stable=True)
+    probabilities = dict(zip((labels[k] for k in order.tolist()), p_K.tolist(), strict=True))
+    label = next(iter(probabilities))
+    return Classified(label, probabilities[label], probabilities, cut)
 
 
 def _parts(text: Text) -> Sequence[str]:

@@ -38,11 +38,9 @@ ROWS: dict[str, tuple[str, ...]] = {
     "model.output": ("output",),
     "": ("mixers", "feed-forward", "norms", "positions"),
 }
-# What takes more than one text, and so has no place in a configuration.
-APART = {
-    "coattention": "triptych.model.coattention.CoAttention",
-    "patches": "triptych.model.vision.ImageClassifier",
-}
+# What else a choice may need: two texts that are told apart, or something else to say than words.
+CLASSES = {"output": {"kind": "classes", "count": 2}}
+AROUND: tuple[dict[str, Any], ...] = ({}, {"types": 2}, CLASSES, {"types": 2, **CLASSES})
 
 
 @dataclass(frozen=True)
@@ -133,10 +131,7 @@ def catalogue(name: str = "") -> list[Axis]:
             out.append(Axis(axis_name, axis.section, described, refused(axis), entries))
     if not out:
         words = [*known, *(k for axis in known.values() for k in choices(axis))]
-        close = nearest(wanted, [*words, *APART], n=3, cutoff=0.5)
-        if close and close[0] in APART:
-            what = f"{close[0]} is no part of a model that reads one text"
-            raise UserError(what, "parts", f"in Python: {APART[close[0]]} (docs/library.md)")
+        close = nearest(wanted, words, n=3, cutoff=0.5)
         meant = f"did you mean {' or '.join(close)}? " if close else ""
         raise UserError(f"there is no part {name!r}", "parts", f"{meant}axes: {', '.join(known)}")
     return out
@@ -230,8 +225,9 @@ def price(axis: type[Part], choice: type[Part]) -> Price | None:
 
 def guesses(choice: type[Part]) -> Iterator[dict[str, Any]]:
     """Values for the settings that it needs."""
-    # A count of 0 leaves it to the data.
-    needed = {s.name: s.type for s in settings(choice) if s.needed or (s.name == "count" and not s.default)}
+    # A count, or a size, of 0 leaves it to the data.
+    left = ("count", "size")
+    needed = {s.name: s.type for s in settings(choice) if s.needed or (s.name in left and s.default == 0)}
     plain = next(kind for axis in axes().values() if issubclass(choice, axis) for kind in choices(axis))
     tried = ([[plain], [plain, plain]] if "kind" in kind else GUESSES for kind in needed.values())
     for values in itertools.product(*tried):
@@ -240,10 +236,10 @@ def guesses(choice: type[Part]) -> Iterator[dict[str, Any]]:
 
 def attempts(axis: type[Part], choice: type[Part]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Settings of one-layer models with a choice, the plainest first, each with what it adds in words."""
-    forms, surroundings = ("decoder", "encoder", "encoder_decoder"), ("none", "rope", "sinusoidal")
-    for given, position, form in itertools.product(guesses(choice), surroundings, forms):
+    forms, positions = ("decoder", "encoder", "encoder_decoder"), ("none", "rope", "sinusoidal")
+    for given, around, position, form in itertools.product(guesses(choice), AROUND, positions, forms):
         data: dict[str, Any] = {"form": form, "vocab": VOCAB, "dim": DIM, "layers": 1, "position": position}
-        data["ffn"] = {"dim": 4 * DIM}
+        data |= {"ffn": {"dim": 4 * DIM}, **around}
         *path, last = axis.section.removeprefix("model.").split(".")
         kind = {"kind": choice.model_fields["kind"].default, **given}
         if last == "ffn":
@@ -296,14 +292,16 @@ def _sections() -> set[str]:
 
 def possible(form: str, *chosen: tuple[str, dict[str, Any]]) -> bool:
     """Whether there is a model of one layer a stack with these choices, each under its key."""
-    data: dict[str, Any] = {"form": form, "layers": 1, "position": "none"}
-    for key, choice in chosen:
-        put(data, key.split("."), dict(choice), key)
-    try:
-        ModelConfig.parse(data)
-    except UserError:
-        return False
-    return True
+    for around in AROUND:
+        data: dict[str, Any] = {"form": form, "layers": 1, "position": "none", **around}
+        for key, choice in chosen:
+            put(data, key.split("."), dict(choice), key)
+        try:
+            ModelConfig.parse(data)
+        except UserError:
+            continue
+        return True
+    return False
 
 
 def example(choice: type[Part]) -> dict[str, Any]:
@@ -369,8 +367,7 @@ def text(found: Sequence[Axis], width: int, full: bool) -> str:
                 )
         lines.append("")
     if not full:
-        add(f"In Python alone: {', '.join(APART.values())}.", 0)
-        return "\n".join(lines)
+        return "\n".join(lines[:-1])
     return "\n".join(lines[:-1])
 
 

@@ -1,22 +1,24 @@
-"""From ids to vectors, and back to the width of these.
+"""From ids to vectors, and back to the width of these; from patches of images to vectors.
 
-V vocabulary, C model width, E width of a row of the table (C unless factorised).
+V vocabulary, C model width, E width of a row of the table (C unless factorised), K values of a patch.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from triptych.config import ModelConfig, Part, parts
+from triptych.errors import UserError
 from triptych.model.registry import Cost, carries_out, linear_cost
 
 
 class Embedding(nn.Module):
-    """An embedding, and the way back that an output map on its weights needs.
+    """An embedding; of ids, also the way back that an output map on its weights needs.
 
     Attributes:
         weight: ``[V, E]``, a row for each id.
@@ -38,7 +40,7 @@ class Embedding(nn.Module):
         raise NotImplementedError
 
     def forward(self, ids: Tensor) -> Tensor:
-        """``[…]`` ids → ``[…, C]``."""
+        """``[…]`` ids, or ``[…, K]`` patches → ``[…, C]``."""
         raise NotImplementedError
 
     def back(self, tied: bool) -> nn.Module:
@@ -130,3 +132,33 @@ class Factorised(Embedding):
         reduce = nn.Linear(self.expand.out_features, self.expand.in_features, bias=False)
         nn.init.normal_(reduce.weight, std=self.expand.out_features**-0.5)
         return reduce
+
+
+@carries_out(parts.PatchEmbedding)
+class Patches(Embedding):
+    """One linear map for all patches; a class token has no pixels and is a vector of its own (Dosovitskiy et
+    al. 2021, section 3.1). A patch's K values are its pixels, channel by channel and row by row, and last,
+    where there is a class token, 1 in that and 0 in all others."""
+
+    def __init__(self, settings: parts.PatchEmbedding, model: ModelConfig) -> None:
+        super().__init__(settings, model)
+        if not settings.size:
+            raise UserError("nothing says how large a patch is", "model.embedding.size", "give its side")
+        self.map = nn.Linear(settings.channels * settings.size**2, model.dim)
+        nn.init.xavier_uniform_(self.map.weight)
+        nn.init.zeros_(self.map.bias)
+        token = torch.randn(model.dim) * 0.02
+        self.token = nn.Parameter(token) if settings.class_token else None
+
+    @classmethod
+    def cost(cls, settings: Any, model: ModelConfig, tokens: int) -> Cost:
+        """The map for each token, and the class token."""
+        pixels = settings.channels * settings.size**2
+        own = Cost(model.dim * settings.class_token, spared=2 * tokens * pixels * model.dim)
+        return own + linear_cost(tokens, pixels, model.dim, bias=True)
+
+    def forward(self, patches: Tensor) -> Tensor:
+        patches = patches.to(self.map.weight.dtype)
+        if self.token is None:
+            return self.map(patches)  # type: ignore[no-any-return]
+        return torch.where(patches[..., -1:] > 0, self.token, self.map(patches[..., :-1]))

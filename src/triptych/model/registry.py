@@ -80,6 +80,7 @@ class Context:
             are None once the state holds what was made of them.
         aux: where parts put what is to be added to the loss, each a mean over the pass's real tokens; None
             outside training.
+        types: ``[B, T]`` of the tokens in the pass; None where all are 0.
     """
 
     layout: Layout
@@ -89,6 +90,7 @@ class Context:
     source: Tensor | None = None
     source_layout: Layout | None = None
     aux: list[Tensor] | None = None
+    types: Tensor | None = None
 
     def at(self, visible: Visible, held: LayerState | None) -> Context:
         """The same pass for another layer."""

@@ -102,13 +102,14 @@ class Stack(nn.Module):
         source_layout: Layout | None = None,
         state: State | None = None,
         aux: list[Tensor] | None = None,
+        types: Tensor | None = None,
     ) -> Tensor:
         """Embeddings, positions joined, to hidden states; with a ``state``, of the new tokens only."""
         if state is not None:
             whole_prefix(layout, self.prefix)
             state.advance(layout)
             source_layout = state.source
-        passed = Context(layout, self.visible[0], self.position, None, source, source_layout, aux)
+        passed = Context(layout, self.visible[0], self.position, None, source, source_layout, aux, types)
         held = state.layers if state is not None else [None] * len(self.blocks)
         for block, visible, own in zip(self.blocks, self.visible, held, strict=True):
             x_BTC = block(x_BTC, passed.at(visible, own))

@@ -49,7 +49,7 @@ class Transformer(nn.Module):
 
     def __init__(self, model: ModelConfig) -> None:
         super().__init__()
-        if not model.vocab:
+        if model.reads_ids and not model.vocab:
             raise UserError("the size of the vocabulary is not set", "model.vocab", "give model.vocab=…")
         self.config = model
         self.dropout = Dropout(model.dropout)
@@ -64,7 +64,8 @@ class Transformer(nn.Module):
         return table
 
     def embed(self, embedding: Embedding, ids_BT: Tensor) -> Tensor:
-        """``[B, T]`` ids to ``[B, T, C]``, times √C (Vaswani et al. 2017, section 3.4)."""
+        """``[B, T]`` ids (or ``[B, T, K]`` patches) to ``[B, T, C]``, times √C (Vaswani et al. 2017, section
+        3.4)."""
         x: Tensor = embedding(ids_BT)
         return x * self.scale
 
@@ -75,8 +76,8 @@ class Transformer(nn.Module):
         which are 0 unless given (Devlin et al. 2019, figure 2)."""
         x = stack.position.embed(self.embed(embedding, ids), layout)
         if self.types is not None:
-            x = x + self.types(torch.zeros_like(ids) if types is None else types)
-        y: Tensor = stack(self.dropout(stack.embedding_norm(x)), layout, **kwargs)
+            x = x + self.types(torch.zeros_like(layout.segment) if types is None else types)
+        y: Tensor = stack(self.dropout(stack.embedding_norm(x)), layout, types=types, **kwargs)
         return y
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +40,13 @@ FIELDS = "name them with data.fields, texts first and the label last, such as da
 _APART = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 SURE = 10
 """Of fewer examples no first line is taken for a header that was not recognised."""
+
+
+def in_order(labels: Iterable[str]) -> list[str]:
+    """The different ones: numbers by value, others by name."""
+    found = set(labels)
+    whole = all(label.removeprefix("-").isdecimal() for label in found)
+    return sorted(found, key=lambda label: (int(label) if whole else 0, label))
 
 
 @dataclass(frozen=True)
@@ -69,9 +76,7 @@ class Labelled:
     @property
     def classes(self) -> list[str]:
         """The different labels: numbers by value, others by name."""
-        found = set(self.labels)
-        whole = all(label.removeprefix("-").isdecimal() for label in found)
-        return sorted(found, key=lambda label: (int(label) if whole else 0, label))
+        return in_order(self.labels)
 
     def place(self, index: int) -> str:
         """``file:line`` of one example."""

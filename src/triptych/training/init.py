@@ -37,7 +37,7 @@ class Start:
     """
 
     config: RunConfig
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | None
     weights: dict[str, Tensor]
     labels: tuple[str, ...] = ()
 
@@ -47,8 +47,12 @@ class Start:
         if config.training.init is None:
             return None
         bundle = load(Path(config.training.init))
+        if bundle.config.model.reads_ids != config.model.reads_ids:
+            read = "texts" if bundle.config.model.reads_ids else "images"
+            what = f"the run to begin with reads {read}, and this one does not"
+            raise UserError(what, f"training.init: {config.training.init}", "name another run")
         labels = names(Path(config.training.init), bundle.config)
-        return cls(bundle.config, bundle.tokenizer, tensors(bundle.model), labels)
+        return cls(bundle.config, bundle.words, tensors(bundle.model), labels)
 
 
 def names(folder: Path, config: RunConfig) -> tuple[str, ...]:

@@ -160,7 +160,8 @@ class Trainer:
             what = f"the gradient is not finite while the loss is {mean:.3f}"
             mend = "use training.precision=fp32, or lower the peak rate"
             raise DivergedError(what, where, f"{mend}; {self._kept()}")
-        worst = math.log(self.config.model.vocab) + 5
+        many = max(self.config.model.vocab, getattr(self.config.model.output, "count", 0))
+        worst = math.log(many) + 5
         if step > max(100, self.config.training.schedule.warmup) and mean > worst:
             what = f"the loss rose to {mean:.2f}, far above that of guessing ({worst - 5:.2f})"
             mend = f"lower training.schedule.peak (now {rate:.2e} is reached)"

@@ -10,7 +10,7 @@ import os
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -18,7 +18,7 @@ from triptych.config import RunConfig, merge, to_yaml
 from triptych.config.objectives import objectives
 from triptych.data import Dataset
 from triptych.engine import read_json
-from triptych.engine.bundle import CONFIG, TOKENIZER
+from triptych.engine.bundle import CONFIG, TOKENIZER, fingerprint, read_tokenizer
 from triptych.errors import UserError
 from triptych.text import Tokenizer, write_text_atomic
 from triptych.training.init import Start
@@ -33,7 +33,7 @@ class Prepared:
     """A run before training: its settings, tokenizer and encoded data."""
 
     config: RunConfig
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | None
     train: Dataset
     valid: Dataset
 
@@ -55,8 +55,8 @@ def reopened(
     if known.get("digest") != corpus.digest:
         what = "the data are not those the run was begun with"
         raise UserError(what, str(folder / DATA), "restore the files, or begin a new run")
-    tokenizer = Tokenizer.load(folder / TOKENIZER)
-    if known.get("tokenizer", tokenizer.fingerprint) != tokenizer.fingerprint:
+    tokenizer = read_tokenizer(folder, config)
+    if known.get("tokenizer", fingerprint(tokenizer)) != fingerprint(tokenizer):
         what = "the tokenizer is not the one this run was begun with"
         raise UserError(what, str(folder / TOKENIZER), "restore its files, or begin a new run")
     return _encoded(road, config, corpus, tokenizer, folder, silent)
@@ -73,13 +73,13 @@ def made(
 ) -> Prepared:
     """The tokenizer, the complete configuration and the data: made and written."""
     check_free(folder)
-    if start is not None:
-        tokenizer = start.tokenizer.with_symbols(road.symbols(config, corpus))
-    else:
-        tokenizer = road.tokenizer(config, corpus)
-    if config.model.vocab not in (0, tokenizer.size):
-        say(f"vocabulary: the tokenizer has {tokenizer.size} entries, model.vocab follows")
-    decided = merge(road.decided(config, corpus), {"model": {"vocab": tokenizer.size}})
+    tokenizer = road.tokenizer(config, corpus) if start is None else start.tokenizer
+    if start is not None and tokenizer is not None:
+        tokenizer = tokenizer.with_symbols(road.symbols(config, corpus))
+    size = tokenizer.size if tokenizer is not None else 0
+    if config.model.vocab not in (0, size):
+        say(f"vocabulary: the tokenizer has {size} entries, model.vocab follows")
+    decided = merge(road.decided(config, corpus), {"model": {"vocab": size}})
     config = RunConfig.parse(merge(config.dump(), decided))
     try:
         (folder / "data").mkdir(parents=True, exist_ok=True)
@@ -94,8 +94,9 @@ def made(
     precision = choose_precision(config.training.precision, device, config.model.dim)
     settled = merge(road.settled(config, ready.train, ready.valid), {"training": {"precision": precision}})
     config = RunConfig.parse(merge(config.dump(), settled))
-    tokenizer.save(folder / TOKENIZER)
-    known = {**corpus.summary(), "tokenizer": tokenizer.fingerprint}
+    if tokenizer is not None:
+        tokenizer.save(folder / TOKENIZER)
+    known = {**corpus.summary(), "tokenizer": fingerprint(tokenizer)}
     write_text_atomic(folder / DATA, json.dumps(known, ensure_ascii=False, indent=1))
     # Last: a folder with a configuration is a run that can be resumed.
     write_text_atomic(folder / CONFIG, to_yaml(config))
@@ -103,17 +104,29 @@ def made(
 
 
 def _encoded(
-    road: Task[Any], config: RunConfig, corpus: Corpus[Any], tokenizer: Tokenizer, folder: Path, say: Say
+    road: Task[Any],
+    config: RunConfig,
+    corpus: Corpus[Any],
+    tokenizer: Tokenizer | None,
+    folder: Path,
+    say: Say,
 ) -> Prepared:
-    train = road.encode(config, corpus.train, tokenizer, folder, "training", say)
-    return Prepared(
-        config, tokenizer, train, road.encode(config, corpus.valid, tokenizer, folder, "validation", say)
-    )
+    def encoded(part: Any, name: str) -> Dataset:
+        # A road without a tokenizer takes none.
+        return road.encode(config, part, cast(Tokenizer, tokenizer), folder, name, say)
+
+    train = encoded(corpus.train, "training")
+    return Prepared(config, tokenizer, train, encoded(corpus.valid, "validation"))
 
 
 def check_form(config: RunConfig) -> None:
     """Refuse a model that cannot learn the objective."""
     kind, forms, form = config.objective.kind, config.objective.forms, config.model.form
+    if not config.model.reads_ids and kind != "classify":
+        mend = "set objective.kind=classify, or model.embedding=table for texts"
+        raise UserError(f"{kind} is of texts, and patches are of images", "model.embedding.kind", mend)
+    if not config.model.reads_ids and config.text.vectors is not None:
+        raise UserError("vectors are of words, and patches are of images", "text.vectors", "leave it out")
     if form not in forms:
         mend = f"set model.form={' or '.join(forms)}"
         if fitting := [k for k, o in objectives().items() if form in o.forms]:

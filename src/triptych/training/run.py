@@ -16,8 +16,9 @@ from typing import Any
 import torch
 
 from triptych.config import RunConfig, to_yaml
+from triptych.config.parts import PatchEmbedding
 from triptych.engine import Bundle, save_weights
-from triptych.engine.bundle import CONFIG, MODEL
+from triptych.engine.bundle import CONFIG, MODEL, fingerprint
 from triptych.errors import UserError
 from triptych.evaluation import Result
 from triptych.model import Model, build, tensors
@@ -88,6 +89,7 @@ def train(
     freeze_all_but_head(model, config)
     if config.text.vectors is not None:
         if found.state is None:
+            assert ready.tokenizer is not None
             fill(model, config.text.vectors, ready.tokenizer, road.texts(corpus.train), say)
         else:  # the checkpoint has them
             freeze(model, config.text.vectors)
@@ -96,7 +98,7 @@ def train(
     reserve = min(MOST_RESERVED, RESERVE * seconds) if seconds else 0.0
     monitor = Monitor(folder, config.training.tensorboard)
     trainer = Trainer(config, model, ready.train, ready.valid, folder, monitor)
-    trainer.origin = f"{corpus.digest} {ready.tokenizer.fingerprint}"
+    trainer.origin = f"{corpus.digest} {fingerprint(ready.tokenizer)}"
     if seconds is not None:
         trainer.seconds = seconds - reserve
     _describe(config, model, ready, road.packed or road.noun, trainer.most, say)
@@ -116,10 +118,11 @@ def _describe(config: RunConfig, model: Model, ready: Prepared, noun: str, most:
     """The model, the data and what may end training before its budget, a line each."""
     size = sum(p.numel() for p in model.parameters())
     depth = "+".join(str(config.model.depth(side)) for side in config.model.stacks)
-    say(
-        f"model: {size:,} parameters, {depth} layers of {config.model.dim}, "
-        f"vocabulary {config.model.vocab}, {config.training.precision}"
-    )
+    what = f"vocabulary {config.model.vocab}"
+    if isinstance(image := config.model.embedding, PatchEmbedding):
+        what = f"images of {image.height} × {image.width} in patches of {image.size} × {image.size}"
+    layers = f"{depth} layers of {config.model.dim}"
+    say(f"model: {size:,} parameters, {layers}, {what}, {config.training.precision}")
     say(
         f"data: {len(ready.train):,} training {noun}, {len(ready.valid):,} validation; batches of "
         f"{config.data.tokens} tokens, {ready.train.padding():.1%} padding"
@@ -145,7 +148,7 @@ def _finish(
     model.cpu().eval()
     config = road.tune(bundle, corpus, say)
     write_text_atomic(folder / CONFIG, to_yaml(config))
-    save_weights(model, folder / MODEL, ready.tokenizer.fingerprint)
+    save_weights(model, folder / MODEL, fingerprint(ready.tokenizer))
     bundle = Bundle(config, ready.tokenizer, model, folder)
     part = road.held_out(config, folder)
     test = road.evaluate(bundle, part, say) if part is not None else None

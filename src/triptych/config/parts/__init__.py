@@ -4,7 +4,12 @@ A choice's docstring is its one-line description and its source. The modules tha
 out live in ``triptych.model`` and are found by the settings' class.
 """
 
-from triptych.config.parts.embeddings import Embedding, FactorisedEmbedding, TableEmbedding
+from triptych.config.parts.embeddings import (
+    Embedding,
+    FactorisedEmbedding,
+    PatchEmbedding,
+    TableEmbedding,
+)
 from triptych.config.parts.experts import Experts, Router, SigmoidRouter, SoftmaxRouter, TopSoftmaxRouter
 from triptych.config.parts.feedforward import (
     FeedForward,
@@ -25,6 +30,7 @@ from triptych.config.parts.mixers import (
     BahdanauMixer,
     BottleneckMixer,
     ChannelMixer,
+    CoAttentionMixer,
     ConvMixer,
     GruMixer,
     HeadsMixer,
@@ -86,6 +92,7 @@ __all__ = [
     "BottleneckMixer",
     "ChannelMixer",
     "ClassesOutput",
+    "CoAttentionMixer",
     "ConvMixer",
     "Cosine",
     "CountedOutput",
@@ -120,6 +127,7 @@ __all__ = [
     "NoScaling",
     "Norm",
     "Output",
+    "PatchEmbedding",
     "Position",
     "RMSNorm",
     "RecurrentMixer",

@@ -127,6 +127,15 @@ class BottleneckMixer(Mixer):
     )
 
 
+class CoAttentionMixer(Mixer):
+    """The tokens of a row's first text read its second, and those of the second the first, each with weights
+    of their own (ViLBERT; Lu et al. 2019, section 2.1, figure 2b)."""
+
+    stacks: ClassVar[frozenset[str]] = frozenset({"bidirectional"})
+    crosses: ClassVar[bool] = True
+    kind: Literal["coattention"] = "coattention"
+
+
 class LinearMixer(HeadsMixer):
     """Attention with a product of features in place of the softmax: time grows with T (Katharopoulos et al.
     2020, section 3; Choromanski et al. 2021, section 3)."""

@@ -60,7 +60,9 @@ class ClassesOutput(CountedOutput):
     whole: ClassVar[bool] = True
     kind: Literal["classes"] = "classes"
     pool: Pool = Field(
-        "auto", description="which tokens are read; auto: first in an encoder, last in a decoder"
+        "auto",
+        description="which tokens are read; auto: first in an encoder, last in a decoder; of images a class "
+        "token or the mean",
     )
     pooler: bool = Field(False, description="a map and tanh before the classes, as in BERT")
 

@@ -66,6 +66,29 @@ def _mixers_in_their_stacks(m: ModelConfig) -> Refusal | None:
     return None
 
 
+@refuses(parts.CoAttentionMixer, "any number of model.types but two")
+def _two_texts_to_read(m: ModelConfig) -> Refusal | None:
+    found = [side for side, mixer in m.mixing if isinstance(mixer, parts.CoAttentionMixer)]
+    if not found or m.types == 2:
+        return None
+    why = f"coattention is between two texts, and model.types, which tells them apart, is {m.types}"
+    return (why, f"{key_of(m, found[0])}.kind", "use form encoder with model.types=2")
+
+
+@refuses(parts.PatchEmbedding, "form encoder_decoder", "unbuilt")
+def _images_of_one_stack(m: ModelConfig) -> Refusal | None:
+    if m.reads_ids or m.form != "encoder_decoder":
+        return None
+    return ("source and target are both texts", "embedding.kind", "use form encoder")
+
+
+@refuses(parts.PatchEmbedding, "output vocabulary")
+def _patches_are_no_words(m: ModelConfig) -> Refusal | None:
+    if m.reads_ids or not m.says_words:
+        return None
+    return ("patches stand in no vocabulary", "output.kind", "use classes, tags or vector")
+
+
 @refuses(parts.SeePrefix, "forms with an encoder", "pointless")
 def _prefixes_in_decoders(m: ModelConfig) -> Refusal | None:
     if m.form == "decoder" or not any(seen.lookahead for side in m.stacks for seen in m.sights(side)):

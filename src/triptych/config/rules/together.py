@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from triptych.config import parts
 from triptych.config.rules.table import Refusal, key_of, refuses
@@ -100,6 +101,43 @@ def _relations_are_dotted(m: ModelConfig) -> Refusal | None:
         "attention.score",
         "use dot or scaled_dot, or other positions",
     )
+
+
+@refuses(parts.PatchEmbedding, "grids of another width than its images", "harmful")
+@refuses(parts.PatchEmbedding, "grids, with a class token", "harmful")
+def _grids_of_patches(m: ModelConfig) -> Refusal | None:
+    image = m.embedding
+    if not isinstance(image, parts.PatchEmbedding):
+        return None
+    for side in m.stacks:
+        for grid in _grids((*m.mixers(side), *m.sights(side))):
+            where = grid.section.removeprefix("model.")
+            if image.columns not in (0, grid.width):
+                what = f"a grid of {grid.width} columns, and {image.columns} patches stand side by side"
+                return (what, f"{where}.width", f"set it to {image.columns}")
+            if image.class_token:
+                mend = "leave it out, and let output.pool be mean"
+                return ("a class token stands on no grid", "embedding.class_token", mend)
+    return None
+
+
+def _grids(choices: Iterable[Any]) -> Iterator[parts.Grid]:
+    """Those of the choices that go by rows and columns, and those within them."""
+    for part in choices:
+        if isinstance(part, parts.Grid):
+            yield part
+        yield from _grids(getattr(part, "of", ()))
+        yield from _grids([part.beside] if getattr(part, "beside", None) else ())
+
+
+@refuses(parts.PatchEmbedding, "fewer positions than it has patches")
+def _a_position_for_each_patch(m: ModelConfig) -> Refusal | None:
+    needed = getattr(m.embedding, "tokens", 0)
+    for where, most in m.limits().items():
+        if most < needed:
+            what = f"an image has {needed} tokens, and there are {most} positions"
+            return (what, where.removeprefix("model."), f"set it to {needed}")
+    return None
 
 
 @refuses(parts.Norm, "placement deep with tied embeddings that are scaled by √dim", "harmful")

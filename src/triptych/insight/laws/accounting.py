@@ -51,7 +51,7 @@ def products(s: Subject, batch: int, length: int, source: int) -> int:
     sees what autograd functions do inside, and counts masked scores like all others."""
     main, other = full(s, batch, length), full(s, batch, source) if with_source(s) else None
     with FlopCounterMode(display=False) as counter:
-        s.model(*(other or ()), *main)
+        s.model(*(other or ()), s.shown(main[0]), main[1])
     return int(counter.get_total_flops())
 
 

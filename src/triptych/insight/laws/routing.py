@@ -35,9 +35,9 @@ def dealt(s: Subject, main: Placed, source: Placed | None) -> list[Tensor]:
             assert source is not None
             model.decode(*main, model.encode(*source, aux), aux=aux)
         elif isinstance(model, DecoderOnly):
-            model.decode(*main, aux=aux)
+            model.decode(s.shown(main[0]), main[1], aux=aux)
         else:
-            model.encode(*main, aux=aux)
+            model.encode(s.shown(main[0]), main[1], aux=aux)
     return [*(n.double() for n in load.values()), *aux]
 
 

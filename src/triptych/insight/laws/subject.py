@@ -32,6 +32,7 @@ from triptych.objectives.labels import chosen
 SPECIALS = 4  # pad, unk, bos, eos: the lowest ids
 VOCAB = 48  # when the configuration leaves the size to the tokenizer
 CHOICES = 5  # classes or tags when it leaves their number to the data; directions that a vector is read in
+PATCH = 2  # pixels, when their number is left to the data
 NARROW = 8  # a narrower model may be unable to learn what the laws give it
 LARGE = 30_000_000  # parameters; a larger model is made smaller before it is built
 LONGEST = 9  # tokens in a sequence
@@ -110,9 +111,12 @@ class Subject:
                     f"{most} positions are too few to check a law", where, f"give {LONGEST + 3} or more"
                 )
         output = config.output if model is None else model.config.output
+        embedding = config.embedding
+        if isinstance(embedding, parts.PatchEmbedding) and not embedding.size:
+            embedding = embedding.model_copy(update={"size": PATCH})
         if getattr(output, "count", None) == 0:
             output = output.model_copy(update={"count": CHOICES})
-        self.asked = config.model_copy(update={"vocab": vocab, "output": output})
+        self.asked = config.model_copy(update={"vocab": vocab, "output": output, "embedding": embedding})
         self.config, notes = (self.asked, []) if model is not None else smaller(self.asked)
         self.config, note = narrower(self.config)
         self.reduced = "checked with " + ", ".join(notes + note) if notes + note else ""
@@ -183,8 +187,20 @@ class Subject:
     ) -> Tensor:
         """Hidden states ``[B, T, C]``."""
         model = model or self.model
-        batch = Batch(*main, torch.empty(0), (), *(source or (None, None)))
-        return run(model, replace(batch, types=self.types(main[0]) if typed else None))
+        ids, layout = main
+        batch = Batch(self.shown(ids), layout, torch.empty(0), (), *(source or (None, None)))
+        return run(model, replace(batch, types=self.types(ids) if typed else None))
+
+    def shown(self, ids: Tensor) -> Tensor:
+        """Ids ``[B, T]`` as the model reads them: of images, to each belongs a random patch ``[B, T, K]``,
+        to some a class token; the answers of these are alike."""
+        image = self.config.embedding
+        if not isinstance(image, parts.PatchEmbedding):
+            return ids
+        drawn = torch.randn(self.V, image.values, generator=torch.Generator().manual_seed(self.seed))
+        if image.class_token:
+            drawn[:, -1] = torch.arange(self.V) % self.among == SPECIALS % self.among
+        return drawn.double()[ids]
 
     def types(self, ids: Tensor) -> Tensor | None:
         """A type for each token, which follows it wherever it stands; None where the model has none."""
@@ -233,7 +249,7 @@ class Subject:
         if isinstance(self.model, EncoderDecoder):
             return self.read(self.model.decode(ids, layout, state=state))
         assert isinstance(self.model, DecoderOnly)
-        return self.read(self.model.decode(ids, layout, state, self.types(ids)))
+        return self.read(self.model.decode(self.shown(ids), layout, state, self.types(ids)))
 
     def chunked(self, main: Placed, state: State, cuts: Sequence[int]) -> Tensor:
         """Logits ``[B, T, V]`` of ``main`` fed to a state in pieces that end at ``cuts``."""
@@ -290,7 +306,8 @@ class Subject:
             real, targets = real & layout.real.roll(-1, 1), ids.roll(-1, 1)
             real[:, -1] = False
         targets = targets.masked_fill(~real, IGNORE)
-        return Batch(ids, layout, targets, tuple(range(len(ids))), types=self.types(ids), labels=labels)
+        types, index = self.types(ids), tuple(range(len(ids)))
+        return Batch(self.shown(ids), layout, targets, index, types=types, labels=labels)
 
     def loss(self, model: Model, rows: Rows, smoothing: float = 0.0) -> Loss:
         """The objective's loss of these rows."""

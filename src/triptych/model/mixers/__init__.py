@@ -3,6 +3,7 @@
 from triptych.model.mixers import attentive as attentive
 from triptych.model.mixers import bottleneck as bottleneck
 from triptych.model.mixers import channel as channel
+from triptych.model.mixers import coattention as coattention
 from triptych.model.mixers import convolution as convolution
 from triptych.model.mixers import deformable as deformable
 from triptych.model.mixers import linear as linear

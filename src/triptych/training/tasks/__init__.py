@@ -20,9 +20,14 @@ TASKS = {
 }
 
 
+# Classes of images, whatever the objective is called: ``check_form`` refuses others.
+IMAGES = "images.ImageTask"
+
+
 def task(config: RunConfig) -> Task[Any]:
     """The task of a configuration."""
-    module, name = TASKS[config.objective.kind].split(".")
+    kind = config.objective.kind
+    module, name = (TASKS[kind] if config.model.reads_ids else IMAGES).split(".")
     road: Task[Any] = getattr(import_module(f"triptych.training.tasks.{module}"), name)()
     return road
 

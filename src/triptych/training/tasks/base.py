@@ -78,8 +78,8 @@ class Task(ABC, Generic[P]):
         """Entries of their own that the tokenizer needs."""
         return ()
 
-    def tokenizer(self, config: RunConfig, corpus: Corpus[P]) -> Tokenizer:
-        """Learn a tokenizer from the training part alone."""
+    def tokenizer(self, config: RunConfig, corpus: Corpus[P]) -> Tokenizer | None:
+        """Learn a tokenizer from the training part alone; none where there is no text."""
         settings = config.text.tokenizer
         return train_tokenizer(
             self.texts(corpus.train), **settings.model_dump(), symbols=self.symbols(config, corpus)

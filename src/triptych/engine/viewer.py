@@ -1,0 +1,48 @@
+"""Images in, classes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from triptych.config.parts import PatchEmbedding
+from triptych.data.images import Pixels, read_image, tokens
+from triptych.engine.classifier import Classified, told
+from triptych.engine.rows import TOKENS
+from triptych.layout import Layout
+from triptych.model import DecoderOnly, EncoderOnly
+
+
+class Viewer:
+    """Tells classes of images with a model that reads patches. Result n is that of image n.
+
+    Args:
+        labels: names of the classes, in the order of the model's outputs.
+    """
+
+    def __init__(self, model: EncoderOnly | DecoderOnly, labels: Sequence[str]) -> None:
+        assert isinstance(model.config.embedding, PatchEmbedding)
+        self.model, self.labels, self.settings = model, tuple(labels), model.config.embedding
+
+    def read(self, files: Sequence[Path]) -> Pixels:
+        """``[N, H, W, Z]`` of image files, at the size the model takes. Raises UserError for one that cannot
+        be read."""
+        size = (self.settings.height, self.settings.width, self.settings.channels)
+        return np.array([read_image(file, self.settings) for file in files], np.uint8).reshape(-1, *size)
+
+    @torch.inference_mode()
+    def classify(self, pixels_NHWZ: Pixels) -> list[Classified]:
+        """The class of each image, of pixels from 0 to 255."""
+        was, device = self.model.training, next(self.model.parameters()).device
+        self.model.eval()
+        count, out = max(1, TOKENS // self.settings.tokens), list[Classified]()
+        for begin in range(0, len(pixels_NHWZ), count):
+            some = torch.from_numpy(pixels_NHWZ[begin : begin + count]).to(device)
+            shown = tokens(some, self.settings)
+            layout = Layout.full(len(shown), shown.shape[1], device)
+            out += [told(self.labels, logits_K) for logits_K in self.model(shown, layout).float().cpu()]
+        self.model.train(was)
+        return out
