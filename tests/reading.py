@@ -52,7 +52,8 @@ def check_reading(data: Dataset, again: Dataset, exact: bool = True, scale: int 
         padded = real = 0
         for index in plan:
             batch = data.batch(index, epoch)
-            assert batch.index == tuple(index) and batch.ids.dtype == batch.targets.dtype == torch.int64
+            assert batch.index == tuple(index) and batch.targets.dtype == torch.int64
+            assert batch.ids.dtype == (torch.int64 if batch.ids.dim() == 2 else torch.float32)
             sides = [batch.layout.real] if batch.source is None else [batch.given[1].real, batch.layout.real]
             rows = [side.sum(1).tolist() for side in sides]
             real_here, stated = sum(map(sum, rows)), sum(sum(sizes[i]) for i in index)

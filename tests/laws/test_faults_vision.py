@@ -9,8 +9,9 @@ import pytest
 
 from laws.test_faults import CONFIGS, Fault, also, broken, check_fault, plant, planted
 from parity import test_memory, test_vision
+from triptych.data import images
 from triptych.layout import Layout
-from triptych.model import grids, vision
+from triptych.model import embedding, grids
 from triptych.model.mixers import bottleneck, channel, coattention, deformable, retrieval
 
 ENCODER: dict[str, Any] = {
@@ -19,6 +20,8 @@ ENCODER: dict[str, Any] = {
 }  # fmt: skip
 CONFIGS["latents"] = {**ENCODER, "mixer": {"kind": "bottleneck", "latents": 3}}
 CONFIGS["two texts"] = {**ENCODER, "mixer": ["coattention", "attention"], "types": 2}
+PATCHES = {"kind": "patches", "size": 4, "class_token": True}
+CONFIGS["patches"] = {**ENCODER, "embedding": PATCHES, "output": {"kind": "classes", "count": 3}}
 CONFIGS["deformable"] = {**ENCODER, "mixer": {"kind": "deformable", "width": 3, "points": 2}}
 CONFIGS["gates"] = {**ENCODER, "mixer": [{"kind": "spatial", "width": 3, "size": 3}, "channel"]}
 DECODER = {**ENCODER, "form": "decoder", "position": "rope"}
@@ -45,6 +48,12 @@ FAULTS = [
       " * 2", " * 1"),
     F("one text's weights learn nothing", 10, "two texts", coattention.CoAttention.forward,
       "first, second)", "first, first)"),
+    F("patches are read together", 2, "patches", embedding.Patches.forward,
+      "self.map(patches[..., :-1])", "self.map(patches[..., :-1]).mean(1, keepdim=True)", also(3, 5, 8)),
+    F("the class token learns nothing", 10, "patches", embedding.Patches.forward,
+      "self.token, self.map", "self.token.detach(), self.map"),
+    F("the class token is not counted", 17, "patches", embedding.Patches.cost.__func__,  # type: ignore[attr-defined]
+      "model.dim * settings.class_token", "0"),
     F("memory is filled up with what may not be seen", 1, "memory", retrieval.Retrieval.best,
       "True) & mask.seen", "True)", also(2, 3, 4, 5, 6, 8, 13, 18, 19)),
     F("memory holds the sequences beside", 5, "memory", retrieval.Retrieval.forward,
@@ -86,16 +95,18 @@ def test_fault_is_found_by_its_law(fault: Fault, monkeypatch: pytest.MonkeyPatch
     check_fault(fault, monkeypatch)
 
 
-@pytest.mark.parametrize("config", ["latents", "two texts", "memory", "swin", "deformable", "gates"])
+@pytest.mark.parametrize(
+    "config", ["latents", "two texts", "patches", "memory", "swin", "deformable", "gates"]
+)
 def test_without_fault_all_hold(config: str) -> None:
     assert not broken(config)
 
 
 # What no law can know of, because it is the same for all rows: found by comparison with others.
 APART: list[tuple[str, Callable[..., Any], str, str, Callable[[], None]]] = [
-    ("patches are in columns", vision.patches, "permute(0, 2, 3, 1, 4, 5)", "permute(0, 3, 2, 1, 4, 5)",
+    ("patches are in columns", images.patches, "permute(0, 2, 3, 1, 4, 5)", "permute(0, 3, 2, 1, 4, 5)",
      lambda: test_vision.test_patches_are_a_convolutions((8, 12))),
-    ("patches are turned over", vision.patches, "permute(0, 2, 3, 1, 4, 5)", "permute(0, 2, 3, 1, 5, 4)",
+    ("patches are turned over", images.patches, "permute(0, 2, 3, 1, 4, 5)", "permute(0, 2, 3, 1, 5, 4)",
      lambda: test_vision.test_patches_are_a_convolutions((4, 4))),
     ("a text reads itself", coattention._texts, "(~first_BT, first_BT)", "(first_BT, ~first_BT)",
      lambda: test_memory.test_coattention_is_torchs(test_memory.SCATTERED)),

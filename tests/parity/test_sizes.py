@@ -54,6 +54,14 @@ def test_published_size(name: str, published: int) -> None:
         assert sum(p.numel() for p in build(model).parameters()) == published
 
 
+def test_published_size_of_vit() -> None:
+    """With the thousand classes of ImageNet."""
+    model = load_config(preset("vit-base"), ["model.output.count=1000"]).model
+    assert triptych.cost(model).parameters == 86_567_656
+    with torch.device("meta"):
+        assert sum(p.numel() for p in build(model).parameters()) == 86_567_656
+
+
 @pytest.mark.parametrize(("name", "published"), [("bert-base", 109_482_240), ("bert-tiny", 4_385_920)])
 def test_bert_without_its_heads(name: str, published: int) -> None:
     """What is published of BERT has a pooler and no head: neither the map, norm and bias before the

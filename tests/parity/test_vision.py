@@ -15,13 +15,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from parity.weights import Match, shaken
 from triptych.config import ModelConfig
+from triptych.data.images import patches, tokens
 from triptych.errors import UserError
 from triptych.layout import Layout
+from triptych.model import build, cost
 from triptych.model.grids import Axial, Cells, pick, slots
 from triptych.model.registry import Context, Place, part_of
 from triptych.model.stack import Stack
 from triptych.model.visible import SameSegment
-from triptych.model.vision import ImageClassifier, patches
 
 C, H = 16, 2
 PLACE = Place(causal=False)
@@ -69,6 +70,23 @@ def test_patches_are_a_convolutions(size: tuple[int, int]) -> None:
     assert torch.equal(patches(image, 4), F.unfold(image, 4, stride=4).transpose(1, 2))
 
 
+def _image_model(size: tuple[int, int], channels: int, classes: int, **model: Any) -> Any:
+    """A classifier of images in patches of 4 × 4."""
+    embedding = {"kind": "patches", "size": 4, "channels": channels} | dict(
+        zip(("height", "width"), size, strict=True)
+    )
+    embedding |= {"class_token": model.pop("class_token", False)}
+    output = {"kind": "classes", "count": classes}
+    return build(_config(embedding=embedding, output=output, scale_embedding=False, **model), seed=1)
+
+
+def _said(model: Any, image_BZHW: Tensor) -> Tensor:
+    """Logits of images whose values go from -1 to 1."""
+    shown = tokens((image_BZHW.permute(0, 2, 3, 1) + 1) * 127.5, model.config.embedding)
+    logits: Tensor = model(shown, Layout.full(*shown.shape[:2]))
+    return logits
+
+
 def test_classifier_is_vit() -> None:
     """At equal weights: logits, and gradients of every parameter. A class token stands last here and first
     there: which position it has does not matter, as long as it has one of its own."""
@@ -83,21 +101,18 @@ def test_classifier_is_vit() -> None:
         )
     )  # fmt: skip
     shaken(theirs.double().train())
-    ours: Any = ImageClassifier(
-        _config(
-            position={"kind": "learned", "max": N + 1}, norm={"placement": "pre", "eps": 1e-12},
-            ffn={"kind": "gelu", "dim": 24},
-        ),
-        4, size, 5,
+    ours = _image_model(
+        size, 3, 5, class_token=True, position={"kind": "learned", "max": N + 1},
+        norm={"placement": "pre", "eps": 1e-12}, ffn={"kind": "gelu", "dim": 24},
     ).double()  # fmt: skip
     match = Match()
     _pair_encoder(match, ours.encoder, theirs.vit.layers)
     match.layer(ours.encoder.norm, theirs.vit.layernorm)
-    match.layer(ours.head, theirs.classifier)
-    match.put(ours.embed.bias, theirs.vit.embeddings.patch_embeddings.projection.bias)
+    match.layer(ours.output.map, theirs.classifier)
+    match.put(ours.embedding.map.bias, theirs.vit.embeddings.patch_embeddings.projection.bias)
     apart = [
-        (ours.embed.weight, theirs.vit.embeddings.patch_embeddings.projection.weight, slice(None)),
-        (ours.token, theirs.vit.embeddings.cls_token, slice(None)),
+        (ours.embedding.map.weight, theirs.vit.embeddings.patch_embeddings.projection.weight, slice(None)),
+        (ours.embedding.token, theirs.vit.embeddings.cls_token, slice(None)),
         (
             ours.encoder.position.table.weight,
             theirs.vit.embeddings.position_embeddings,
@@ -108,15 +123,14 @@ def test_classifier_is_vit() -> None:
         for mine, their, rows in apart:
             mine.copy_(their.view(-1, *mine.shape[1:])[rows].view(mine.shape))
     image = torch.randn(3, 3, *size, dtype=torch.float64)
-    got, want = ours(image), theirs(image).logits
+    got, want = _said(ours, image), theirs(image).logits
     torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-11)
     (got**2).sum().backward()
     (want**2).sum().backward()
     for mine, their, rows in apart:
         their = their.grad.view(-1, *mine.shape[1:])[rows].view(mine.shape)
         torch.testing.assert_close(mine.grad, their, rtol=1e-8, atol=1e-10)
-    for part in ("encoder.blocks", "head"):
-        their = theirs.vit.layers if "blocks" in part else theirs.classifier
+    for part, their in (("encoder.blocks", theirs.vit.layers), ("output.map", theirs.classifier)):
         match.assert_gradients(ours.get_submodule(part), their, rtol=1e-8, atol=1e-10)
     assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters())
 
@@ -144,8 +158,8 @@ def test_cells_are_swins_windows(size: int, cells: tuple[int, int], shifted: boo
     inside = window_partition(layer.cyclic_shift(number), size).flatten(1)  # [windows, size²]
     mask = layer.get_attn_mask(rows, columns, torch.float32, torch.device("cpu"))
     want = torch.zeros(rows * columns, rows * columns, dtype=torch.bool)
-    for i, tokens in enumerate(inside):
-        want[tokens[:, None], tokens] = True if mask is None else mask[i] == 0
+    for i, places in enumerate(inside):
+        want[places[:, None], places] = True if mask is None else mask[i] == 0
     seen = Cells(columns, size, size // 2 if shifted else 0)
     layout = _raster(rows, columns)
     assert torch.equal(seen(layout, layout)[0], want)
@@ -361,10 +375,9 @@ GRIDS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def _classifier(kind: str, **model: Any) -> ImageClassifier:
-    pool: Any = "class" if kind == "vit" else "mean"
+def _classifier(kind: str, **model: Any) -> Any:
     settings = {"norm": {"placement": "pre"}, "ffn": {"dim": 32}, **GRIDS[kind], **model}
-    return ImageClassifier(_config(**settings), 4, (16, 16), 4, channels=1, pool=pool)
+    return _image_model((16, 16), 1, 4, class_token=kind == "vit", **settings)
 
 
 def _quadrants(count: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -387,11 +400,11 @@ def test_tiny_images_are_learned(kind: str) -> None:
     for step in range(150):
         image, which = _quadrants(64, seed=step)
         optimizer.zero_grad()
-        F.cross_entropy(model(image), which).backward()
+        F.cross_entropy(_said(model, image), which).backward()
         optimizer.step()
     image, which = _quadrants(500, seed=10**6)
     with torch.no_grad():
-        right = (model.eval()(image).argmax(1) == which).double().mean()
+        right = (_said(model.eval(), image).argmax(1) == which).double().mean()
     assert right > 0.95, f"{float(right):.3f}"
 
 
@@ -402,10 +415,10 @@ def test_classifier_is_accounted(kind: str, wide: bool) -> None:
     # As many settings of heads as the kind has use for.
     own = {"deformable": {"dim": 6}, "gates": {}}.get(kind, {"kv": 1, "dim": 6}) if wide else {}
     model = _classifier(kind, heads={"count": 2, **own})
-    said = model.cost(batch=3)
+    said = cost(model.config, batch=3, length=model.config.embedding.tokens)
     assert said.parameters == sum(p.numel() for p in model.parameters())
     with FlopCounterMode(display=False) as counter:
-        y = model(torch.randn(3, 1, 16, 16))
+        y = _said(model, torch.randn(3, 1, 16, 16))
     assert said.flops == counter.get_total_flops()
     y.square().sum().backward()
     assert all(p.grad is not None and bool(p.grad.any()) for p in model.parameters())
@@ -415,7 +428,7 @@ def test_classifier_is_accounted(kind: str, wide: bool) -> None:
 def test_images_are_alone(kind: str) -> None:
     """An image gives the same alone and in a batch."""
     model, image = _classifier(kind).double().eval(), torch.randn(3, 1, 16, 16, dtype=torch.float64)
-    torch.testing.assert_close(model(image)[1:2], model(image[1:2]), rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(_said(model, image)[1:2], _said(model, image[1:2]), rtol=1e-11, atol=1e-12)
 
 
 def test_order_of_patches_matters_with_positions_alone() -> None:
@@ -424,25 +437,32 @@ def test_order_of_patches_matters_with_positions_alone() -> None:
     for kind, settings, same in (("vit", {"position": "none"}, True), ("vit", {}, False)):
         model = _classifier(kind, **settings).eval()
         moved = image.view(2, 1, 4, 4, 16).flip(2).reshape(2, 1, 16, 16)  # rows of patches upside down
-        close = torch.allclose(model(image), model(moved), atol=1e-5)
+        close = torch.allclose(_said(model, image), _said(model, moved), atol=1e-5)
         assert close == same
 
 
 @pytest.mark.parametrize(
-    ("settings", "arguments", "said"),
+    ("settings", "said"),
     [
-        ({"form": "decoder"}, {}, "use encoder"),
-        ({}, {"size": (16, 18)}, "no whole patches"),
-        ({"mixer": {"kind": "deformable", "width": 5}}, {"pool": "mean"}, "set width: 4"),
-        ({"attention": {"visible": {"kind": "axial", "width": 8}}}, {"pool": "mean"}, "set width: 4"),
+        ({"form": "encoder_decoder"}, "form encoder"),
+        ({"output": "vocabulary"}, "classes, tags or vector"),
+        ({"embedding": {"height": 18}}, "16 or 20"),
+        ({"embedding": {"size": 0, "width": 0}}, "nothing says how large a patch is"),
+        ({"mixer": {"kind": "deformable", "width": 5}}, "set it to 4"),
+        ({"mixer": {"kind": "spatial", "width": 8}}, "set it to 4"),
+        ({"attention": {"visible": {"kind": "axial", "width": 8}}}, "set it to 4"),
         ({"attention": {"visible": {"kind": "any", "of": [{"kind": "axial", "width": 8}, "everything"]}}},
-         {"pool": "mean"}, "set width: 4"),
-        ({"attention": {"visible": {"kind": "cells", "width": 4, "size": 2}}}, {}, "use pool='mean'"),
+         "set it to 4"),
+        ({"attention": {"visible": {"kind": "cells", "width": 4, "size": 2}},
+          "embedding": {"class_token": True}}, "output.pool be mean"),
+        ({"position": {"kind": "learned", "max": 15}}, "set it to 16"),
+        ({"position": {"kind": "learned", "max": 16}, "embedding": {"class_token": True}}, "set it to 17"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_refused(settings: Any, arguments: Any, said: str) -> None:
+def test_what_does_not_fit_is_refused(settings: Any, said: str) -> None:
+    embedding = {"kind": "patches", "size": 4, "height": 16, "width": 16} | settings.pop("embedding", {})
     with pytest.raises(UserError, match=said):
-        ImageClassifier(_config(**settings), 4, **{"size": (16, 16), "classes": 3, **arguments})
+        _config(**{"embedding": embedding, "output": "classes", **settings})
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from triptych.model import build
 
 SCALED = {"kind": "dynamic", "factor": 2.0, "original": 64, "length": 128}
 WINDOW = {"kind": "window", "width": 3}
+PATCHES = {"kind": "patches", "size": 2, "height": 4, "width": 6}
+IMAGES = {"form": "encoder", "embedding": PATCHES, "output": "classes"}
 # For each rule a configuration that breaks it, one that comes as near as may be and does not, and the key.
 Settings = dict[str, Any]
 EXAMPLES: dict[str, tuple[Settings, Settings, str]] = {
@@ -135,6 +137,31 @@ EXAMPLES: dict[str, tuple[Settings, Settings, str]] = {
         {"mixer": {"kind": "luong", "score": "dot", "hidden": 16}},
         "model.mixer.score",
     ),
+    "_two_texts_to_read": (
+        {"form": "encoder", "mixer": "coattention"},
+        {"form": "encoder", "mixer": "coattention", "types": 2},
+        "model.mixer.kind",
+    ),
+    "_images_of_one_stack": (
+        {"embedding": PATCHES},
+        {"form": "encoder", "embedding": PATCHES, "output": "classes"},
+        "model.embedding.kind",
+    ),
+    "_patches_are_no_words": (
+        {"form": "encoder", "embedding": PATCHES},
+        {"form": "encoder", "embedding": PATCHES, "output": "tags"},
+        "model.output.kind",
+    ),
+    "_grids_of_patches": (
+        {**IMAGES, "mixer": {"kind": "spatial", "width": 5}},
+        {**IMAGES, "mixer": {"kind": "spatial", "width": 3}},
+        "model.mixer.width",
+    ),
+    "_a_position_for_each_patch": (
+        {**IMAGES, "position": {"kind": "learned", "max": 5}},
+        {**IMAGES, "position": {"kind": "learned", "max": 6}},
+        "model.position.max",
+    ),
     "_norms_of_heads": (
         {"form": "decoder", "mixer": "retention", "heads": 16},
         {"form": "decoder", "mixer": "retention", "heads": 8},
@@ -207,8 +234,8 @@ OF_ATTENTION: list[Settings] = [
 def computed(config: ModelConfig) -> tuple[dict[str, Any], list[torch.Tensor]]:
     """Parameters with their shapes, and logits in evaluation and in training."""
     made, ids = build(config, seed=0), torch.arange(4, 18).view(2, 7)
-    given = (ids, Layout.padded([7, 5]))
-    given = given * 2 if config.form == "encoder_decoder" else given
+    given: tuple[Any, ...] = (ids, Layout.padded([7, 5]))
+    given = given * 2 if config.form == "encoder_decoder" else (*given, ids % 2)
     out = []
     for training in (False, True):
         torch.manual_seed(1)
@@ -224,6 +251,7 @@ def test_no_setting_of_attention_is_idle(kind: str) -> None:
     forms: list[Settings] = [
         {"form": form, "mixer": mixer} for form in ("encoder_decoder", "decoder", "encoder")
     ]
+    forms.append({"form": "encoder", "mixer": mixer, "types": 2})
     for place in [*forms, {"encoder_mixer": mixer}, {"decoder_mixer": mixer}]:
         base = BASE | {"layers": 1, "position": "none", "tie": "none"} | place
         try:

@@ -1,10 +1,10 @@
-"""``triptych classify``: N lines in, N classes out."""
+"""``triptych classify``: N lines in, N classes out; of texts, or of the images whose files the lines name."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,25 +15,35 @@ from triptych.cli.lines import blocks
 from triptych.errors import UserError
 
 if TYPE_CHECKING:
-    from triptych.engine import Classified
+    from triptych.engine import Bundle, Classified
     from triptych.engine.classifier import Text
+
+FEW = 64  # images at a time
 
 
 def classify(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    file: Annotated[str, typer.Argument(help="File of lines, or - for standard input.")] = "-",
+    file: Annotated[
+        str, typer.Argument(help="File of lines, or - for standard input; of images one, or a folder.")
+    ] = "-",
     top: Annotated[int, typer.Option(help="Classes a line, with their probabilities.", min=0)] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Tell the class of each line: order kept, blank lines blank.
 
-    A run of pairs of texts takes two a line, with a tab between. With --top, a line holds the likeliest
-    classes, each with its probability after it, all with tabs between.
+    A run of pairs of texts takes two a line, with a tab between. A run of images takes names of files; or one
+    image; or a folder, each of whose images gives a line: its file, a tab, its class.
+    With --top, a line holds the likeliest classes, each with its probability after it, all with tabs between.
     """
+    if file != "-" and not Path(file).is_dir():
+        existing(Path(file), "a file of lines, or an image")
+    bundle = load_fast(run)
+    if not bundle.config.model.reads_ids:
+        _classify_images(bundle, file, top, as_json)
+        return
+    classifier = bundle.classifier
     if file != "-":
         existing(Path(file), "a file of lines")
-    bundle = load_fast(run)
-    classifier = bundle.classifier
     pairs = bundle.texts == 2
     name = "standard input" if file == "-" else file
     cut: list[int] = []
@@ -46,12 +56,41 @@ def classify(
             texts.append(_pair(columns, f"{name}:{at}") if pairs else line)
         found = classifier.classify(texts, number)
         cut += [at for at, c in enumerate(found, number + 1) if c.cut]
-        sys.stdout.buffer.write("".join(_lines(found, texts, number, top, as_json)).encode())
-        sys.stdout.flush()
+        _write(_lines(found, texts, number, top, as_json))
         number += len(block)
     if extra:
         say(f"note: lines of more than two columns, of which the first two were read: {extra:,}")
     warn_cut(cut, classifier.reader.max_length)
+
+
+def _classify_images(bundle: Bundle, file: str, top: int, as_json: bool) -> None:
+    """Of each image that a line names; or of one; or of all in a folder."""
+    from triptych.data.images import found, is_image
+    from triptych.engine.classifier import BLANK
+
+    viewer, number = bundle.viewer, 0
+    folder = file != "-" and Path(file).is_dir()
+    named = folder or is_image(Path(file))
+    lines = [str(path) for path in found(Path(file))] if folder else [file]
+    if named and not lines:
+        raise UserError("there are no images in this folder", file, "name another one")
+    given = [lines[i : i + FEW] for i in range(0, len(lines), FEW)]
+    for block in given if named else blocks(file, "type the name of an image's file to see its class"):
+        for start in range(0, len(block), FEW):
+            names = block[start : start + FEW]
+            read = [Path(name) for name in names if name.strip()]
+            told = iter(viewer.classify(viewer.read(read)))
+            classes = [next(told) if name.strip() else BLANK for name in names]
+            of_lines = _lines(classes, names, number, top, as_json)
+            if folder and not as_json:
+                of_lines = (f"{name}\t{line}" for name, line in zip(names, of_lines, strict=True))
+            _write(of_lines)
+            number += len(names)
+
+
+def _write(lines: Iterable[str]) -> None:
+    sys.stdout.buffer.write("".join(lines).encode("utf-8", "surrogateescape"))
+    sys.stdout.flush()
 
 
 def _pair(columns: list[str], place: str) -> tuple[str, str]:
@@ -63,7 +102,9 @@ def _pair(columns: list[str], place: str) -> tuple[str, str]:
     return first, second
 
 
-def _lines(found: list[Classified], texts: list[Text], first: int, top: int, as_json: bool) -> Iterator[str]:
+def _lines(
+    found: Sequence[Classified], texts: Sequence[Text], first: int, top: int, as_json: bool
+) -> Iterator[str]:
     for number, (text, c) in enumerate(zip(texts, found, strict=True), first + 1):
         kept = list(c.probabilities.items())[: top or None]
         if as_json:

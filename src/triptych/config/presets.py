@@ -323,6 +323,36 @@ PRESETS: dict[str, dict[str, Any]] = {
             "schedule": {"kind": "linear", "peak": 1e-4, "warmup": 10000},
         },
     },
+    # ViT-B/16: Dosovitskiy et al. 2021, tables 1 and 3, as trained on ImageNet alone (300 passes).
+    "vit-base": {
+        "model": {
+            "form": "encoder",
+            "dim": 768,
+            "layers": 12,
+            "heads": {"count": 12},
+            "position": {"kind": "learned", "max": 197},
+            "norm": {"kind": "layernorm", "placement": "pre", "eps": 1e-6},
+            "ffn": {"kind": "gelu", "dim": 3072},
+            "embedding": {"kind": "patches", "size": 16, "height": 224, "width": 224, "class_token": True},
+            "output": {"kind": "classes"},
+            "scale_embedding": False,
+            "dropout": 0.1,
+        },
+        "data": {"tokens": 25216},
+        "objective": {"kind": "classify"},
+        "training": {
+            "steps": 93835,
+            "accumulate": 32,
+            "optimizer": {
+                "kind": "adamw",
+                "betas": [0.9, 0.999],
+                "eps": 1e-8,
+                "weight_decay": 0.3,
+                "clip": 1.0,
+            },
+            "schedule": {"kind": "cosine", "peak": 3e-3, "warmup": 10000},
+        },
+    },
     # Raffel et al. 2020, section 3.7 and table 14, with Adam where they had Adafactor. The 32,128 entries are
     # 32,000, 100 sentinels and 28 that nothing uses.
     "t5-small": {

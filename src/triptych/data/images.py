@@ -138,6 +138,17 @@ def _side(height: int, width: int) -> int:
     return best if abs(math.log(best / wanted)) < math.log(1.6) else max(1, round(wanted))
 
 
+def found(folder: Path) -> list[Path]:
+    """The images of a folder and those within it, in the order of their names; hidden ones left out."""
+    return [path for path in _walked(folder) if is_image(path)]
+
+
+def _walked(folder: Path) -> Iterator[Path]:
+    for root, names, files in os.walk(folder):
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        yield from (Path(root, name) for name in sorted(files) if not name.startswith("."))
+
+
 def _labelled(folder: Path) -> Iterator[tuple[Path, str]]:
     """The files of each class, in the order of their names, with its name; hidden ones left out."""
     if not folder.is_dir():
@@ -152,9 +163,7 @@ def _labelled(folder: Path) -> Iterator[tuple[Path, str]]:
                 raise UserError("this image is in no folder of a class", str(path), mend)
             yield path, ""
             continue
-        for root, names, files in os.walk(path):
-            names[:] = sorted(name for name in names if not name.startswith("."))
-            yield from ((Path(root, name), path.name) for name in sorted(files) if not name.startswith("."))
+        yield from ((inside, path.name) for inside in _walked(path))
 
 
 def _opened(path: Path) -> Image.Image:
@@ -243,11 +252,15 @@ class Changes:
         row, column = (np.clip(np.arange(n) + d, 0, n - 1) for n, d in zip(sides, by, strict=True))
         if self.flip and rng.random() < 0.5:
             column = column[::-1]
-        return pixels_HWZ[row[:, None], column]
+        moved: Pixels = pixels_HWZ[row[:, None], column]
+        return moved
 
     def hidden(self, patches: int, rng: np.random.Generator) -> Tensor:
         """Which patches are hidden."""
         return torch.from_numpy(rng.random(patches) < self.hide)
+
+
+UNCHANGED = Changes()
 
 
 class ImageData(Dataset):
@@ -263,7 +276,7 @@ class ImageData(Dataset):
         labels: Sequence[int],
         tokens: int,
         seed: int = 1,
-        changes: Changes | None = None,
+        changes: Changes = UNCHANGED,
     ) -> None:
         assert len(images) == len(labels)
         self.images, self.labels, self.changes = images, labels, changes
@@ -274,8 +287,7 @@ class ImageData(Dataset):
         settings, pixels = self.images.settings, self.images.pixels[list(index)]
         B, T = len(index), settings.tokens
         hidden = torch.zeros(B, T, 1, dtype=torch.bool)
-        for row, i in enumerate(index if self.changes else ()):
-            assert self.changes is not None
+        for row, i in enumerate(index if self.changes != UNCHANGED else ()):
             rng = self.draws(epoch, i)
             pixels[row] = self.changes.moved(pixels[row], rng)
             hidden[row, : T - settings.class_token, 0] = self.changes.hidden(T - settings.class_token, rng)

@@ -81,6 +81,10 @@ def _model(config: dict[str, Any]) -> Iterator[str]:
 
 
 def _vocabulary(config: dict[str, Any]) -> Iterator[str]:
+    if (size := pick(config, "model.embedding.size")) is not None:
+        height, width = (pick(config, f"model.embedding.{side}") for side in ("height", "width"))
+        yield f"none: images of {height} × {width} pixels, in patches of {size} × {size}"
+        return
     vocab = pick(config, "model.vocab")
     if isinstance(vocab, int) and vocab > 0:
         yield f"{vocab:,} entries"

@@ -63,13 +63,12 @@ class Account:
     @property
     def shares(self) -> dict[str, int]:
         """Operations of a forward pass by what they do: attention's products, other products of mixers and of
-        cross-attention, feed-forward, the vocabulary."""
+        cross-attention (and of an image's patches), feed-forward, the vocabulary."""
         out = {"attention": 0, "projections": 0, "feed-forward": 0, "vocabulary": 0}
         for name, cost in self.parts.items():
             kind = name.split(" ", 1)[-1]
-            kind = {"feed-forward": kind, "output": "vocabulary", "embedding": "vocabulary"}.get(
-                kind, "projections"
-            )
+            of_words = {"output": "vocabulary", "embedding": "vocabulary"} if self.model.reads_ids else {}
+            kind = {"feed-forward": kind, **of_words}.get(kind, "projections")
             out["attention"] += cost.meeting
             out[kind] += cost.flops - cost.meeting
         return out

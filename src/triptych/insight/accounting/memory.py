@@ -20,6 +20,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from triptych.config import ModelConfig
+from triptych.config.parts import PatchEmbedding
 from triptych.insight.accounting.sizes import Sizes
 from triptych.layout import Layout
 from triptych.model import EncoderDecoder, Model, build
@@ -111,14 +112,17 @@ def activations(model: ModelConfig, sizes: Sizes) -> dict[str, int] | str:
             for module in built.modules():
                 if isinstance(module, Experts):
                     module.deal = partial(even, module)  # type: ignore[method-assign]
-            main = placed(sizes.batch, sizes.target)
-            other = placed(sizes.batch, sizes.source) if isinstance(built, EncoderDecoder) else ()
+            main = placed(sizes.batch, sizes.target, model)
+            other = placed(sizes.batch, sizes.source, model) if isinstance(built, EncoderDecoder) else ()
             with torch.autocast("cpu", low, enabled=low is not None):
                 return dict(kept_for_backward(built, lambda: built(*other, *main)))
     except Exception:  # a part may do with values what cannot be done without them
         return "depends on values"
 
 
-def placed(batch: int, length: int) -> tuple[Tensor, Layout]:
-    """Ids and layout of full rows."""
-    return torch.zeros(batch, length, dtype=torch.int64), Layout.full(batch, length)
+def placed(batch: int, length: int, model: ModelConfig) -> tuple[Tensor, Layout]:
+    """Ids, or patches, and layout of full rows."""
+    layout = Layout.full(batch, length)
+    if isinstance(model.embedding, PatchEmbedding):
+        return torch.zeros(batch, length, model.embedding.values), layout
+    return torch.zeros(batch, length, dtype=torch.int64), layout

@@ -70,7 +70,7 @@ def sizes(
             what = f"{value} tokens are more than the {known} that {key} allows"
             raise UserError(what, f"--{name}", f"give fewer, or set {key}")
     both, decodes = model.form == "encoder_decoder", model.form != "encoder" and model.says_words
-    target = usual if target is None else target
+    target = (getattr(model.embedding, "tokens", 0) or usual) if target is None else target
     return Sizes(
         batch,
         target,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from triptych.config import ModelConfig
+from triptych.config.parts import PatchEmbedding
 from triptych.insight.accounting.account import Account
 from triptych.insight.accounting.generation import Work
 from triptych.insight.accounting.passes import FARTHEST, backward
@@ -55,7 +57,7 @@ def table(a: Account) -> str:
     rows = f"{s.batch:,} row{'s' if s.batch > 1 else ''} of"
     source = f" and {s.source:,} in the source" if s.source else ""
     lines = [
-        f"{m.form.replace('_', '–')}, {layers} layers, dim {m.dim:,}, {m.vocab:,} words: "
+        f"{m.form.replace('_', '–')}, {layers} layers, dim {m.dim:,}, {_read(m)}: "
         f"{a.total.parameters:,} parameters, {size(a.total.parameters * s.width)} in {s.dtype}",
         "",
         f"Training: a pass over {rows} {s.target:,} tokens{source}; operations of matrix products",
@@ -73,6 +75,12 @@ def table(a: Account) -> str:
         ]
         lines += [*_generation(a), "", *_cache(a)]
     return "\n".join(lines)
+
+
+def _read(m: ModelConfig) -> str:
+    if isinstance(m.embedding, PatchEmbedding):
+        return f"patches of {m.embedding.size} × {m.embedding.size} pixels"
+    return f"{m.vocab:,} words"
 
 
 def _parts(a: Account) -> list[list[str]]:

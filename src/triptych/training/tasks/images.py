@@ -16,7 +16,7 @@ from triptych.config import RunConfig
 from triptych.config.objectives import ClassifyObjective
 from triptych.config.parts import PatchEmbedding
 from triptych.data import IGNORE, Dataset
-from triptych.data.images import Changes, ImageData, Images, read_images
+from triptych.data.images import UNCHANGED, Changes, ImageData, Images, read_images
 from triptych.engine import Bundle
 from triptych.evaluation import Measure, Result, Sample
 from triptych.evaluation.classes import score_classes
@@ -84,9 +84,8 @@ class ImageTask(LabelledTask[Images]):
         number = numbered(config, folder)
         labels = [number.get(label, IGNORE) for label in part.labels]
         data = config.data
-        changes = (
-            Changes(config.objective.word_dropout, data.shift, data.flip) if name == "training" else None
-        )
+        changes = Changes(config.objective.word_dropout, data.shift, data.flip)
+        changes = changes if name == "training" else UNCHANGED
         return ImageData(part, labels, data.tokens, config.training.seed, changes)
 
     def keep(self, config: RunConfig, corpus: Corpus[Images], folder: Path) -> None:
