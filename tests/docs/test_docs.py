@@ -31,9 +31,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 import torch
 import typer
+from PIL import Image
 
 from plant import plant
 from triptych.cli.main import app, main
@@ -160,6 +162,11 @@ def furnish(home: Path) -> None:
     write("masked.txt", ["I [MASK] two cats.", "we have [MASK] [MASK]."])
     write("input.txt", ["I see two cats.", "", "we have seven books."])
     write("long.txt", ["I see two cats.", " ".join(s for s, _ in rows)])
+    for label, low in (("cat", 0), ("dog", 120)):
+        (home / "photos" / label).mkdir(parents=True)
+        for i in range(20):
+            values = np.random.default_rng(i).integers(low, low + 130, (32, 32, 3)).astype(np.uint8)
+            Image.fromarray(values).save(home / "photos" / label / f"{i}.png")
     for page in PAGES:
         for block in blocks(page, "yaml"):
             if named := re.match(r"# (\S+\.yaml)\n", block.text):
@@ -195,7 +202,8 @@ def run_line(line: str, home: Path) -> Done:
     stdin = b""
     if before:
         assert before.endswith("| "), f"not understood: {line}"
-        stdin = subprocess.run(["bash", "-c", before[:-2]], capture_output=True, check=True).stdout
+        piped = ["bash", "-c", before[:-2]]
+        stdin = subprocess.run(piped, cwd=home, capture_output=True, check=True).stdout
     words = shlex.split(rest)
     taken: dict[str, str] = {}
     for sign in ("<", ">"):

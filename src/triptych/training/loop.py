@@ -316,7 +316,8 @@ class Trainer:
         share = self.pace.progress
         left = self.spent / share * (1 - share) if share > 0 else 0.0
         nll = sum(losses) / len(losses)
-        pace = f"{speed:,.0f} {UNITS[self.config.objective.readout]}/s  left {clock(left)}"
+        unit = UNITS[self.config.objective.readout] if self.config.model.reads_ids else "images"
+        pace = f"{speed:,.0f} {unit}/s  left {clock(left)}"
         self.monitor.progress(f"step {self.pace.step}  {share:4.0%}  loss {nll:.3f}  {pace}")
 
 
