@@ -54,7 +54,7 @@ FAULTS = [
     F("all tokens are of the first type", 4, "last", transformer.Transformer.run,
       "types is None else types", "types is None or kwargs.get('state') else types", also(1, 6)),
     F("types stand by slots", 2, "bert", transformer.Transformer.run,
-      "self.types(torch.zeros_like(ids) if types is None else types)",
+      "self.types(torch.zeros_like(layout.segment) if types is None else types)",
       "self.types((torch.zeros_like(ids) + torch.arange(ids.shape[1])) % 2)", also(5, 3)),
     F("a prefix that was seen is learned", 19, "prefix lm", tokens.learned,
       "has & (batch.layout.position + 1 >= ahead) if ahead else has", "has"),

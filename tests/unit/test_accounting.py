@@ -186,7 +186,10 @@ def test_no_crossover() -> None:
 
 def ids(model: ModelConfig, batch: int, length: int) -> Placed:
     """Full rows."""
-    return torch.randint(4, model.vocab, (batch, length)), Layout.full(batch, length)
+    layout = Layout.full(batch, length)
+    if isinstance(model.embedding, parts.PatchEmbedding):
+        return torch.randn(batch, length, model.embedding.values), layout
+    return torch.randint(4, model.vocab, (batch, length)), layout
 
 
 def counted(run: Callable[[], Any]) -> tuple[int, Any]:

@@ -103,7 +103,8 @@ def test_parts_by_name(axis: type[Part], key: str) -> None:
     for kind, cls in choices(axis).items():
         needed = {name: 4 for name, field in cls.model_fields.items() if field.is_required()}
         stacks = getattr(cls, "stacks", ("causal", "bidirectional"))
-        form = {} if len(stacks) == 2 else {"form": "decoder" if "causal" in stacks else "encoder"}
+        form: dict[str, Any] = {} if len(stacks) == 2 else {"form": "decoder", "types": 2}
+        form |= {"form": "encoder"} if stacks == {"bidirectional"} else {}
         ways = ({"kind": kind, **needed} if needed else kind, {"kind": kind, **needed})
         short, long = (ModelConfig.parse({key: given, **form}) for given in ways)
         assert short == long and type(getattr(short, key)) is cls
