@@ -67,6 +67,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "heads": 2,
         "position": {"kind": "learned", "max": 80},
     },
+    "set": {"form": "encoder", "vocab": 30, "dim": 16, "layers": 1, "heads": 2, "position": "none"},
+    "set and reader": {"vocab": 30, "dim": 16, "layers": 1, "heads": 2, "position": "none"},
 }
 
 ANY = frozenset(LAWS)
@@ -176,6 +178,13 @@ FAULTS = [
     F("a blind query gets a mean", 13, "translator", visible.Mask.rows.fget,  # type: ignore[attr-defined]
       "bool(some.all())", "bool(some.any())"),
     F("attention is scaled by another width", 13, "encoder", attend._short, "scale,", "scale * 1.01,"),
+    F("an encoder sees one direction", 14, "set", visible.direction, "else Everything()", "else Causal()",
+      also(13)),
+    F("a source is read in one direction", 14, "set and reader", visible.direction,
+      "else Everything()", "else Causal()", also(13)),
+    F("what stands late counts more", 14, "set", attention.SelfAttention.forward,
+      "self.heads.open(tuple(kept))",
+      "(x * (1 + keys.position[:, None, :, None]) for x in self.heads.open(tuple(kept)))", also(15)),
     F("keys turn the other way", 15, "decoder", rotary.Rope.rotate,
       "_turn(k_BGTD, cos, sin)", "_turn(k_BGTD, cos, -sin)", also(16)),
     F("positions are absolute too", 15, "beams", transformer.Transformer.run,

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
 from torch import Tensor
 
 from triptych.config import merge
@@ -182,9 +182,10 @@ def _unreadable(path: Path, error: Exception) -> UserError:
 
 
 def _size(path: Path) -> tuple[int, int]:
-    """Height and width."""
+    """Height and width of an image when it stands upright."""
     with _opened(path) as image:
-        return (image.height, image.width)
+        lies = image.getexif().get(ExifTags.Base.Orientation, 1) >= 5
+        return (image.width, image.height) if lies else (image.height, image.width)
 
 
 def read_image(path: Path, settings: PatchEmbedding) -> Pixels:

@@ -19,6 +19,8 @@ class Mixer(Part):
         crosses: it is softmax attention to something else than tokens of its stack: of these, positions and
             what is visible do not apply.
         takes_source: it reads the source itself, and no cross-attention stands after it.
+        orderless: in both directions it treats tokens as a set; positions and what is visible alone tell of
+            their order.
     """
 
     section: ClassVar[str] = "model.mixer"
@@ -26,12 +28,14 @@ class Mixer(Part):
     attends: ClassVar[bool] = False
     crosses: ClassVar[bool] = False
     takes_source: ClassVar[bool] = False
+    orderless: ClassVar[bool] = False
 
 
 class AttentionMixer(Mixer):
     """Softmax attention (Vaswani et al. 2017, section 3.2)."""
 
     attends: ClassVar[bool] = True
+    orderless: ClassVar[bool] = True
     kind: Literal["attention"] = "attention"
 
 
@@ -104,6 +108,7 @@ class ChannelMixer(Mixer):
     et al. 2018, section 3)."""
 
     stacks: ClassVar[frozenset[str]] = frozenset({"bidirectional"})
+    orderless: ClassVar[bool] = True
     kind: Literal["channel"] = "channel"
     inner: PositiveInt | None = Field(
         None,
@@ -121,6 +126,7 @@ class BottleneckMixer(Mixer):
 
     stacks: ClassVar[frozenset[str]] = frozenset({"bidirectional"})
     crosses: ClassVar[bool] = True
+    orderless: ClassVar[bool] = True
     kind: Literal["bottleneck"] = "bottleneck"
     latents: int = Field(
         32, ge=2, description="how many; of one alone a token reads the same whatever it asks"
@@ -133,6 +139,7 @@ class CoAttentionMixer(Mixer):
 
     stacks: ClassVar[frozenset[str]] = frozenset({"bidirectional"})
     crosses: ClassVar[bool] = True
+    orderless: ClassVar[bool] = True
     kind: Literal["coattention"] = "coattention"
 
 
@@ -140,6 +147,7 @@ class LinearMixer(HeadsMixer):
     """Attention with a product of features in place of the softmax: time grows with T (Katharopoulos et al.
     2020, section 3; Choromanski et al. 2021, section 3)."""
 
+    orderless: ClassVar[bool] = True
     kind: Literal["linear"] = "linear"
     map: Literal["elu", "favor"] = Field(
         "elu",

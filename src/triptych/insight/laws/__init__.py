@@ -3,7 +3,8 @@
 1 causality · 2 padding invariance · 3 row independence · 4 cache equals no cache · 5 packed equals separate ·
 6 state select and truncate · 7 save and load · 8 accumulation · 9 deterministic evaluation · 10 every
 parameter learns · 11 first loss is ln V · 12 a tiny batch is overfitted · 13 weights are distributions ·
-15 shift invariance · 16 rotary positions keep norms · 17 accounted equals measured · 18 search · 19 targets
+14 order needs positions · 15 shift invariance · 16 rotary positions keep norms · 17 accounted equals
+measured · 18 search · 19 targets
 
 A law is a function in one of this package's files, registered with ``@law``. Models are checked in float64,
 where rounding is so small that tolerances of 1e-9 tell any fault from it (verdict.py states the tolerances).

@@ -10,7 +10,7 @@ from torch import Tensor
 from triptych.config import parts
 from triptych.insight.laws.decoded import outputs
 from triptych.insight.laws.packing import pack, unpack
-from triptych.insight.laws.registry import DECODERS, law
+from triptych.insight.laws.registry import DECODERS, ENCODERS, law
 from triptych.insight.laws.routing import undealt
 from triptych.insight.laws.subject import Pads, Placed, Rows, Subject, take
 from triptych.insight.laws.verdict import ANGLE, SINGLE, Compared, Skip, close, differ, true
@@ -121,6 +121,37 @@ def packed(s: Subject) -> Iterator[Compared | str]:
     yield close(
         "logits of packed sequences", unpack(s.forward(main, source), main[1], groups), s.logits(rows)
     )
+
+
+@law(
+    14,
+    "order needs positions",
+    "something goes by slots or positions that should not: a mask, or an encoder that sees one direction",
+    VISIBLE,
+    ENCODERS,
+    "a decoder goes forwards",
+)
+def order(s: Subject) -> Iterator[Compared | str]:
+    """Without positions an encoder reads a set: tokens in another order give the same in that order, and a
+    decoder says the same of them."""
+    if not isinstance(s.config.position, parts.NoPosition):
+        raise Skip(f"{s.config.position.kind} positions tell the order")
+    for mixer, seen in zip(s.config.mixers("encoder"), s.config.sights("encoder"), strict=True):
+        if not mixer.orderless:
+            raise Skip(f"{mixer.kind} goes by the order of tokens")
+        if mixer.attends and not isinstance(seen, parts.SeeEverything):
+            raise Skip(f"{seen.kind}: what is seen goes by positions")
+    for _ in range(3):
+        rows = s.rows(4)
+        given = rows.source or rows.main
+        turned = [torch.randperm(len(row), generator=s.rng).tolist() for row in given]
+        other = [[row[i] for i in places] for row, places in zip(given, turned, strict=True)]
+        want = s.logits(rows)
+        if rows.source:
+            yield close("logits over a source in another order", s.logits(Rows(rows.main, other)), want)
+        else:
+            want = [said[places] for said, places in zip(want, turned, strict=True)]
+            yield close("outputs of tokens in another order", s.logits(Rows(other, [])), want)
 
 
 @law(

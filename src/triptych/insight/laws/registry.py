@@ -13,6 +13,7 @@ from triptych.insight.laws.verdict import Compared
 Check = Callable[[Subject], Iterator[Compared | str]]
 
 ALL: tuple[Form, ...] = ("encoder_decoder", "decoder", "encoder")
+ENCODERS: tuple[Form, ...] = ("encoder_decoder", "encoder")
 DECODERS: tuple[Form, ...] = ("encoder_decoder", "decoder")
 
 
