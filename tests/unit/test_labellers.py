@@ -240,6 +240,15 @@ def test_a_word_is_tagged_in_the_window_that_is_its_own() -> None:
     assert len(found) == 2 and whole == [*found[0], *found[1]]
 
 
+def test_tags_that_mark_no_spans_are_not_mended() -> None:
+    """A name of a part of speech may look like one of a span."""
+    words = [[c, c * 2, c] for c in "abcdefghijkl"]
+    own = tagger(tags=["NOUN", "I-X", "I-Y", "VERB"])
+    said = own.tag(words)
+    assert any(tags[0].startswith("I-") for tags in said), "or there would be nothing to mend"
+    assert own.tag(words, repair=True) == said
+
+
 def test_tags_are_repaired_on_request() -> None:
     own = tagger(tags=["O", "I-X", "I-Y", "B-X"])
     sentences = [[*"abcdefghijk"], ["zz", "yy", "xx", "cats"]]

@@ -117,7 +117,7 @@ class LabelledTask(Task[E], Generic[E]):
         if not empty:
             return []
         places = ", ".join(whole.place(i) for i in empty[:3]) + (", …" if len(empty) > 3 else "")
-        return [f"{len(empty)} {self.noun} are empty, and learned from as they are ({places})"]
+        return [f"empty {self.noun}, learned from as they are: {len(empty):,} ({places})"]
 
     def read_alike(self, config: RunConfig, part: E) -> RunConfig:
         """The configuration that reads other files as this part was read."""
