@@ -367,7 +367,8 @@ def test_empty_texts_are_said(here: Cli, tmp_path: Path) -> None:
     lines = (tmp_path / "classes.tsv").read_text().splitlines()
     write(tmp_path / "classes.tsv", [lines[0], "\tcats", *lines[1:]])
     done = here("train", "classes.tsv", "--objective", "classify", "--out", "run", *SMALL, *STEPS)
-    assert done.returncode == 0 and "empty texts, learned from as they are: 1 (" in done.stderr and "classes.tsv:2" in done.stderr
+    assert done.returncode == 0
+    assert re.search(r"empty texts, learned from as they are: 1 \(.*classes.tsv:2\)", done.stderr)
 
 
 def test_one_batch_has_intervals(here: Cli, tmp_path: Path) -> None:
