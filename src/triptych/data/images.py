@@ -13,8 +13,10 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -166,25 +168,28 @@ def _labelled(folder: Path) -> Iterator[tuple[Path, str]]:
         yield from ((inside, path.name) for inside in _walked(path))
 
 
-def _opened(path: Path) -> Image.Image:
-    """An image of which the header was read."""
+@contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
+    """An image of which the header was read. What goes wrong within is said of the file: the library raises
+    nearly anything where one is damaged."""
     try:
-        return Image.open(path)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise _unreadable(path, error) from None
-
-
-def _unreadable(path: Path, error: Exception) -> UserError:
-    why = f"cannot be read as an image: {error}"
-    if isinstance(error, FileNotFoundError):
-        why = "there is no such file"
-    return UserError(why, str(path), "check the file, or take it away")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of large ones, and of odd headers that do no harm
+            with Image.open(path) as image:
+                yield image
+    except UserError:
+        raise
+    except FileNotFoundError:
+        raise UserError("there is no such file", str(path), "check the name") from None
+    except Exception as error:
+        what = f"cannot be read as an image: {error or type(error).__name__}"
+        raise UserError(what, str(path), "check the file, or take it away") from None
 
 
 def _size(path: Path) -> tuple[int, int]:
     """Height and width of an image when it stands upright."""
     with _opened(path) as image:
-        lies = image.getexif().get(ExifTags.Base.Orientation, 1) >= 5
+        lies = image.getexif().get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8)
         return (image.width, image.height) if lies else (image.height, image.width)
 
 
@@ -203,10 +208,7 @@ def read_image(path: Path, settings: PatchEmbedding) -> Pixels:
         if image.mode[0] in "IF":
             what = f"pixels of more than 8 bits (mode {image.mode})"
             raise UserError(what, str(path), "convert it: scaling them is for you to choose")
-        try:
-            upright = ImageOps.exif_transpose(image).convert(mode)
-        except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-            raise _unreadable(path, error) from None
+        upright = ImageOps.exif_transpose(image).convert(mode)
         if upright.size != (settings.width, settings.height):
             upright = upright.resize((settings.width, settings.height), Image.Resampling.BILINEAR)
         return np.asarray(upright, np.uint8).reshape(settings.height, settings.width, settings.channels)
