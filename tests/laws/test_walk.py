@@ -192,6 +192,7 @@ WITHOUT_SOFTMAX = (
     "spatial",
 )
 GRIDS = ("axial", "cells", "deformable", "spatial")
+SETS = ("attention", "linear", "bottleneck", "channel", "coattention")
 BY_PLACE = ("blocks", "global", "random", "prefix")
 
 
@@ -216,6 +217,10 @@ def does_not_apply(row: Row) -> set[int]:
         out |= {15}
     if any(kind in str(row["visible"]) for kind in BY_PLACE):
         out |= {15}
+    reads = "attention" if "decoder_mixer" in mixer(row) else row["mixer"]["kind"]  # in the encoder
+    near = reads == "attention" and row["visible"] != {"kind": "everything"}
+    if row["form"] == "decoder" or row["position"]["kind"] != "none" or near or reads not in SETS:
+        out |= {14}
     if any(grid in str(row[axis]) for grid in GRIDS for axis in ("mixer", "visible")):
         out |= {15}
     return out

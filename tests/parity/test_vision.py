@@ -447,7 +447,6 @@ def test_order_of_patches_matters_with_positions_alone() -> None:
         ({"form": "encoder_decoder"}, "form encoder"),
         ({"output": "vocabulary"}, "classes, tags or vector"),
         ({"embedding": {"height": 18}}, "16 or 20"),
-        ({"embedding": {"size": 0, "width": 0}}, "nothing says how large a patch is"),
         ({"mixer": {"kind": "deformable", "width": 5}}, "set it to 4"),
         ({"mixer": {"kind": "spatial", "width": 8}}, "set it to 4"),
         ({"attention": {"visible": {"kind": "axial", "width": 8}}}, "set it to 4"),

@@ -46,7 +46,8 @@ def some(count: int = 7, settings: PatchEmbedding = SETTINGS) -> Images:
     drawn = np.stack(
         [pixels(seed, settings.height, settings.width, settings.channels) for seed in range(count)]
     )
-    return Images(drawn, [str(i % 3) for i in range(count)], [f"{i}.png" for i in range(count)], settings)
+    names = [f"{i}.png" for i in range(count)]
+    return Images(drawn, [str(i % 3) for i in range(count)], names, names, settings)
 
 
 # -- files
@@ -85,8 +86,8 @@ def test_several_folders_add(tmp_path: Path) -> None:
     for folder, seed in (("one", 1), ("two", 2)):
         stored(tmp_path / folder / "x" / "1.png", pixels(seed))
     images = read_images([tmp_path / "two", tmp_path / "one"], SETTINGS)
-    assert images.labels == ["x", "x"] and images.digests() != images.select([1, 0]).digests()
-    assert images.select([1, 0]).digests() == images.digests()[::-1]
+    assert images.labels == ["x", "x"] and images.digests != images.select([1, 0]).digests
+    assert images.select([1, 0]).digests == images.digests[::-1]
     assert images.place(0) == str(tmp_path / "two/x/1.png")
 
 

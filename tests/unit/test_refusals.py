@@ -157,6 +157,7 @@ EXAMPLES: dict[str, tuple[Settings, Settings, str]] = {
         {**IMAGES, "mixer": {"kind": "spatial", "width": 3}},
         "model.mixer.width",
     ),
+    "_patches_of_one_type": ({**IMAGES, "types": 2}, IMAGES, "model.types"),
     "_a_position_for_each_patch": (
         {**IMAGES, "position": {"kind": "learned", "max": 5}},
         {**IMAGES, "position": {"kind": "learned", "max": 6}},

@@ -43,7 +43,7 @@ def classify(
         return
     classifier = bundle.classifier
     if file != "-":
-        existing(Path(file), "a file of lines")
+        _not_images(existing(Path(file), "a file of lines"))
     pairs = bundle.texts == 2
     name = "standard input" if file == "-" else file
     cut: list[int] = []
@@ -63,29 +63,49 @@ def classify(
     warn_cut(cut, classifier.reader.max_length)
 
 
+def _not_images(file: Path) -> None:
+    from triptych.data.images import is_image
+
+    if is_image(file):
+        raise UserError("this is an image, and the run reads texts", str(file), "name a file of lines")
+
+
 def _classify_images(bundle: Bundle, file: str, top: int, as_json: bool) -> None:
     """Of each image that a line names; or of one; or of all in a folder."""
+    import numpy as np
+
     from triptych.data.images import found, is_image
     from triptych.engine.classifier import BLANK
 
     viewer, number = bundle.viewer, 0
     folder = file != "-" and Path(file).is_dir()
     named = folder or is_image(Path(file))
-    lines = [str(path) for path in found(Path(file))] if folder else [file]
-    if named and not lines:
+    given = [str(path) for path in found(Path(file))] if folder else [file]
+    if folder and not given:
         raise UserError("there are no images in this folder", file, "name another one")
-    given = [lines[i : i + FEW] for i in range(0, len(lines), FEW)]
-    for block in given if named else blocks(file, "type the name of an image's file to see its class"):
-        for start in range(0, len(block), FEW):
-            names = block[start : start + FEW]
-            read = [Path(name) for name in names if name.strip()]
-            told = iter(viewer.classify(viewer.read(read)))
-            classes = [next(told) if name.strip() else BLANK for name in names]
-            of_lines = _lines(classes, names, number, top, as_json)
-            if folder and not as_json:
-                of_lines = (f"{name}\t{line}" for name, line in zip(names, of_lines, strict=True))
-            _write(of_lines)
-            number += len(names)
+    if folder and not as_json and (odd := [name for name in given if set(name) & set("\t\r\n")]):
+        raise UserError(f"the name {odd[0]!r} holds a tab or a line end", file, "use --json")
+    source = "standard input" if file == "-" else file
+    whole = [given] if named else blocks(file, "type the name of an image's file to see its class")
+    for names in (block[i : i + FEW] for block in whole for i in range(0, len(block), FEW)):
+        read, refused = [], None
+        for at, name in enumerate(names, number + 1):
+            try:
+                read.append(viewer.read([Path(name)])[0] if name.strip() else None)
+            except UserError as error:  # what came before it is told first
+                place = error.where if named else f"{source}:{at}: {error.where}"
+                refused = UserError(error.what, place, error.mend)
+                break
+        pixels = [one for one in read if one is not None]
+        told = iter(viewer.classify(np.stack(pixels)) if pixels else ())
+        classes = [BLANK if one is None else next(told) for one in read]
+        lines = _lines(classes, names[: len(read)], number, top, as_json)
+        if folder and not as_json:
+            lines = (f"{name}\t{line}" for name, line in zip(names, lines, strict=False))
+        _write(lines)
+        if refused is not None:
+            raise refused
+        number += len(names)
 
 
 def _write(lines: Iterable[str]) -> None:

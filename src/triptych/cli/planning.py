@@ -65,6 +65,8 @@ def asked(
         images = bool(files) and all(Path(file).is_dir() for file in files)
         if images or embedding_kind(given) == "patches":
             given = merge({"model": {"embedding": {"kind": "patches"}, "output": {"kind": "classes"}}}, given)
+    if embedding_kind(given) == "patches":
+        _of_images(given)
     training = given.get("training") or {}
     endless = isinstance(training, dict) and not any(map(training.get, ("steps", "epochs", "budget")))
     if endless:
@@ -72,8 +74,29 @@ def asked(
     return Asked(inherit(given), hand_set, endless)
 
 
+# Settings that are of texts, under their sections.
+OF_TEXTS = {
+    "model": ("vocab",),
+    "data": (
+        "aligned", "fields", "column", "repair", "documents", "packing", "length", "max_length",
+    ),
+    "text": ("source", "target", "cleaning", "tokenizer", "vectors"),
+}  # fmt: skip
+
+
+def _of_images(given: Mapping[str, Any]) -> None:
+    """Refuse what images have no use for."""
+    for section, keys in OF_TEXTS.items():
+        found = given.get(section)
+        own = found if isinstance(found, Mapping) else {}
+        for key in keys:
+            if own.get(key):
+                raise UserError("images are no texts", f"{section}.{key}", "leave it out")
+
+
 def check(config: RunConfig) -> None:
     """What can be known to be wrong before the data are read."""
+    from triptych.data.images import SUFFIXES
     from triptych.training.prepare import check_form
 
     translation = config.objective.kind == "translation"
@@ -95,6 +118,10 @@ def check(config: RunConfig) -> None:
         if translation:
             mend = "name a file of sentence pairs: triptych train pairs.tsv"
         raise UserError("no training data", "command line", mend)
+    for path in (*config.data.train, *config.data.valid, *config.data.test):
+        if Path(path).suffix.lower() in SUFFIXES and Path(path).is_file():
+            mend = "name the folder that holds a folder of images for each class, with --objective classify"
+            raise UserError("this is an image", path, mend)
     folders = [path for path in config.data.train if Path(path).is_dir()]
     if folders and config.model.reads_ids and config.objective.kind not in ("causal", "masked", "denoise"):
         mend = "name a file in it, or add --resume to go on with a run"

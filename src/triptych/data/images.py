@@ -32,7 +32,8 @@ from triptych.config.parts import PatchEmbedding
 from triptych.data.batches import IGNORE, Batch, Dataset
 from triptych.errors import UserError
 from triptych.layout import Layout
-from triptych.text.labelled import in_order
+from triptych.text.labelled import check_label, in_order
+from triptych.text.records import shown
 
 Pixels = NDArray[np.uint8]
 
@@ -50,6 +51,7 @@ class Images:
     Attributes:
         pixels: ``[N, H, W, Z]``.
         labels, origin: of each its class and its file.
+        digests: of each what tells it from others: SHA-256 of its pixels before it was scaled.
         settings: how they are read, complete: others can be read alike.
         notes: what a user should know of the reading.
     """
@@ -57,6 +59,7 @@ class Images:
     pixels: Pixels
     labels: list[str]
     origin: list[str]
+    digests: list[str]
     settings: PatchEmbedding
     notes: tuple[str, ...] = ()
 
@@ -74,12 +77,9 @@ class Images:
 
     def select(self, indices: Sequence[int]) -> Images:
         """The images at ``indices``, in that order."""
-        labels, origin = ([some[i] for i in indices] for some in (self.labels, self.origin))
-        return Images(self.pixels[np.asarray(indices, np.int64)], labels, origin, self.settings)
-
-    def digests(self) -> list[str]:
-        """SHA-256 of the pixels of each."""
-        return [hashlib.sha256(one.tobytes()).hexdigest() for one in self.pixels]
+        lists = ([some[i] for i in indices] for some in (self.labels, self.origin, self.digests))
+        labels, origin, digests = lists
+        return Images(self.pixels[np.asarray(indices, np.int64)], labels, origin, digests, self.settings)
 
 
 def is_image(path: Path) -> bool:
@@ -110,34 +110,34 @@ def read_images(folders: Sequence[Path], settings: PatchEmbedding) -> Images:
         raise UserError("there are no images in its folders", str(folders[0]), mend)
     sizes = [_size(path) for path in files]
     settings = chosen(settings, Counter(sizes).most_common(1)[0][0])
-    pixels = np.stack([read_image(path, settings) for path in files])
+    read = [_read(path, settings) for path in files]
+    pixels, digests = np.stack([one for one, _ in read]), [digest for _, digest in read]
     scaled = sum(size != (settings.height, settings.width) for size in sizes)
     notes = [f"files that are no images, left out: {others:,}"] if others else []
     if scaled:
         sides = f"{settings.height} × {settings.width} pixels"
         notes.append(f"{scaled:,} of {len(files):,} images are of another size and scaled to {sides}")
-    return Images(pixels, labels, [str(path) for path in files], settings, tuple(notes))
+    return Images(pixels, labels, [str(path) for path in files], digests, settings, tuple(notes))
 
 
 def chosen(settings: PatchEmbedding, size: tuple[int, int]) -> PatchEmbedding:
     """The settings, with what they leave open chosen for images of this height and width."""
     share = min(1.0, LARGEST / max(size))
-    height, width = (
-        given or max(1, round(pixels * share))
-        for given, pixels in zip((settings.height, settings.width), size, strict=True)
-    )
-    patch = settings.size or _side(height, width)
-    height, width = (patch * max(1, round(pixels / patch)) for pixels in (height, width))
+    asked = settings.height, settings.width
+    sides = [given or max(1, round(pixels * share)) for given, pixels in zip(asked, size, strict=True)]
+    patch = settings.size or _side(sides[0], sides[1], [side for side in asked if side])
+    height, width = (patch * max(1, round(side / patch)) for side in sides)
     return PatchEmbedding.parse(merge(settings.dump(), {"size": patch, "height": height, "width": width}))
 
 
-def _side(height: int, width: int) -> int:
-    """Of patches: what divides both sides of an image if it makes about as many patches as are wanted, else
-    what makes as many."""
-    wanted, both = math.sqrt(height * width / TOKENS), math.gcd(height, width)
-    sides = [side for side in range(1, both + 1) if both % side == 0]
-    best = min(sides, key=lambda side: abs(math.log(side / wanted)))
-    return best if abs(math.log(best / wanted)) < math.log(1.6) else max(1, round(wanted))
+def _side(height: int, width: int, asked: Sequence[int]) -> int:
+    """Of patches: what divides the sides that were asked for, or else both sides, and makes about as many
+    patches as are wanted. Where nothing was asked for and nothing divides, what makes as many."""
+    wanted, both = math.sqrt(height * width / TOKENS), math.gcd(*(asked or (height, width)))
+    divisors = [side for side in range(1, both + 1) if both % side == 0]
+    best = min(divisors, key=lambda side: abs(math.log(side / wanted)))
+    near = abs(math.log(best / wanted)) < math.log(1.6)
+    return best if asked or near else max(1, round(wanted))
 
 
 def found(folder: Path) -> list[Path]:
@@ -145,27 +145,42 @@ def found(folder: Path) -> list[Path]:
     return [path for path in _walked(folder) if is_image(path)]
 
 
-def _walked(folder: Path) -> Iterator[Path]:
-    for root, names, files in os.walk(folder):
-        names[:] = sorted(name for name in names if not name.startswith("."))
-        yield from (Path(root, name) for name in sorted(files) if not name.startswith("."))
+def _entries(folder: Path) -> list[Path]:
+    """What a folder holds, in the order of names; hidden ones left out."""
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError as error:
+        what = f"this folder cannot be read: {error.strerror}"
+        raise UserError(what, str(folder), "check that you may read it, or take it away") from None
+
+
+def _walked(folder: Path, above: frozenset[str] = frozenset()) -> Iterator[Path]:
+    """The files of a folder, then those of the folders within it. A link back to where it stands in is not
+    followed."""
+    real = os.path.realpath(folder)
+    if real in above:
+        return
+    entries = _entries(folder)
+    yield from (path for path in entries if not path.is_dir())
+    for path in entries:
+        if path.is_dir():
+            yield from _walked(path, above | {real})
 
 
 def _labelled(folder: Path) -> Iterator[tuple[Path, str]]:
-    """The files of each class, in the order of their names, with its name; hidden ones left out."""
+    """The files of each class, in the order of their names, with its name."""
     if not folder.is_dir():
         what = "this is no folder" if folder.exists() else "there is no such folder"
         raise UserError(what, str(folder), "name one that holds a folder of images for each class")
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith("."):
-            continue
-        if not path.is_dir():
-            if is_image(path):
-                mend = f"move it to {folder}/CLASS/"
-                raise UserError("this image is in no folder of a class", str(path), mend)
+    for path in _entries(folder):
+        if path.is_dir():
+            check_label(path.name, shown(str(path), 200))
+            yield from ((inside, path.name) for inside in _walked(path))
+        elif is_image(path):
+            mend = f"move it to {folder}/CLASS/"
+            raise UserError("this image is in no folder of a class", str(path), mend)
+        else:
             yield path, ""
-            continue
-        yield from ((inside, path.name) for inside in _walked(path))
 
 
 @contextmanager
@@ -200,18 +215,36 @@ def read_image(path: Path, settings: PatchEmbedding) -> Pixels:
     Raises:
         UserError: no image, one that is damaged, pixels of more than 8 bits, or channels that no file has.
     """
+    return _read(path, settings)[0]
+
+
+def _read(path: Path, settings: PatchEmbedding) -> tuple[Pixels, str]:
+    """``read_image``, and what tells the image from others, whatever it is scaled to."""
     mode = MODES.get(settings.channels)
     if mode is None:
         what = f"{settings.channels} channels, and image files are read with 3 or 1"
         raise UserError(what, "model.embedding.channels", "use 3 for colours, or 1 for grey")
     with _opened(path) as image:
-        if image.mode[0] in "IF":
-            what = f"pixels of more than 8 bits (mode {image.mode})"
+        if image.mode[0] in "IF" or _deep(image):
+            what = f"pixels of more than 8 bits a value (mode {image.mode})"
             raise UserError(what, str(path), "convert it: scaling them is for you to choose")
-        upright = ImageOps.exif_transpose(image).convert(mode)
+        whole = ImageOps.exif_transpose(image).convert("RGB")
+        digest = hashlib.sha256(f"{whole.size}".encode() + whole.tobytes()).hexdigest()
+        upright = whole if mode == "RGB" else ImageOps.exif_transpose(image).convert(mode)
         if upright.size != (settings.width, settings.height):
             upright = upright.resize((settings.width, settings.height), Image.Resampling.BILINEAR)
-        return np.asarray(upright, np.uint8).reshape(settings.height, settings.width, settings.channels)
+        size = settings.height, settings.width, settings.channels
+        return np.asarray(upright, np.uint8).reshape(size), digest
+
+
+def _deep(image: Image.Image) -> bool:
+    """Whether colours have more than 8 bits in the file, of which the library would keep the highest 8."""
+    for tile in getattr(image, "tile", ()):
+        args = tile[3] if isinstance(tile[3], tuple) else (tile[3],)
+        deep = any(";16" in one for one in args if isinstance(one, str))
+        if deep or (tile[0] == "ppm" and any(one > 255 for one in args if isinstance(one, int))):
+            return True
+    return False
 
 
 # -- patches -----------------------------------------------------------------------------------------------
@@ -282,6 +315,9 @@ class ImageData(Dataset):
         changes: Changes = UNCHANGED,
     ) -> None:
         assert len(images) == len(labels)
+        if images.settings.tokens > tokens:
+            what = f"an image of {images.settings.tokens} tokens is more than a batch of {tokens}"
+            raise UserError(what, "data.tokens", f"set it to {images.settings.tokens} or more")
         self.images, self.labels, self.changes = images, labels, changes
         super().__init__(np.full(len(images), images.settings.tokens), tokens, seed)
 

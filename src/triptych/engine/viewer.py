@@ -12,6 +12,7 @@ from triptych.config.parts import PatchEmbedding
 from triptych.data.images import Pixels, read_image, tokens
 from triptych.engine.classifier import Classified, told
 from triptych.engine.rows import TOKENS
+from triptych.errors import UserError
 from triptych.layout import Layout
 from triptych.model import DecoderOnly, EncoderOnly
 
@@ -36,6 +37,10 @@ class Viewer:
     @torch.inference_mode()
     def classify(self, pixels_NHWZ: Pixels) -> list[Classified]:
         """The class of each image, of pixels from 0 to 255."""
+        size = (self.settings.height, self.settings.width, self.settings.channels)
+        if pixels_NHWZ.shape[1:] != size:
+            what = f"images of {pixels_NHWZ.shape[1:]}, and the model reads {size}"
+            raise UserError(what, "height, width, channels", "read them with Viewer.read")
         was, device = self.model.training, next(self.model.parameters()).device
         self.model.eval()
         count, out = max(1, TOKENS // self.settings.tokens), list[Classified]()

@@ -221,10 +221,17 @@ def _label(found: object, name: str, where: str) -> str:
     label = text_of(str(found), name, where).strip()
     if is_blank(label):
         raise UserError(f"the label, field {name!r}, is empty", where, "write it, or drop the line")
+    check_label(label, where)
+    return label
+
+
+def check_label(label: str, where: str) -> None:
+    """Refuse a name that cannot be written on a line."""
     if _APART.search(label):
         what = f"the label {shown(label)} holds a tab, a line end or another control character"
         raise UserError(what, where, "labels are written on lines, between tabs: give it another name")
-    return label
+    if label.encode("utf-8", "replace").decode() != label:
+        raise UserError(f"the label {shown(label)} is not UTF-8", where, "give it another name")
 
 
 def _no_header(found: list[_Rows], out: Labelled) -> None:

@@ -16,6 +16,7 @@ import torch
 
 from triptych.config import RunConfig, merge, to_yaml
 from triptych.config.objectives import objectives
+from triptych.config.parts import CoAttentionMixer
 from triptych.data import Dataset
 from triptych.engine import read_json
 from triptych.engine.bundle import CONFIG, TOKENIZER, fingerprint, read_tokenizer
@@ -81,6 +82,10 @@ def made(
         say(f"vocabulary: the tokenizer has {size} entries, model.vocab follows")
     decided = merge(road.decided(config, corpus), {"model": {"vocab": size}})
     config = RunConfig.parse(merge(config.dump(), decided))
+    mixers = [mixer for _, mixer in config.model.mixing]
+    if road.texts_each(config, corpus) != 2 and any(isinstance(m, CoAttentionMixer) for m in mixers):
+        what = f"coattention is between two texts, and these {road.noun} have one each"
+        raise UserError(what, "model.mixer", "use attention, or train on pairs of texts")
     try:
         (folder / "data").mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -55,13 +55,7 @@ class PatchEmbedding(Embedding):
     def _whole_patches(self) -> Self:
         for key in ("height", "width"):
             pixels = getattr(self, key)
-            if pixels and not self.size:
-                raise UserError(
-                    f"{pixels} pixels, and nothing says how large a patch is",
-                    f"{self.section}.size",
-                    f"give it too: pixels of which {pixels} is a multiple",
-                )
-            if pixels and pixels % self.size:
+            if self.size and pixels % self.size:
                 low = pixels - pixels % self.size
                 near = " or ".join(str(n) for n in (low, low + self.size) if n)
                 raise UserError(

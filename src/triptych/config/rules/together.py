@@ -130,6 +130,13 @@ def _grids(choices: Iterable[Any]) -> Iterator[parts.Grid]:
         yield from _grids([part.beside] if getattr(part, "beside", None) else ())
 
 
+@refuses(parts.PatchEmbedding, "types of tokens", "pointless")
+def _patches_of_one_type(m: ModelConfig) -> Refusal | None:
+    if m.reads_ids or not m.types:
+        return None
+    return ("types tell two texts apart, and an image is one", "types", "leave it out")
+
+
 @refuses(parts.PatchEmbedding, "fewer positions than it has patches")
 def _a_position_for_each_patch(m: ModelConfig) -> Refusal | None:
     needed = getattr(m.embedding, "tokens", 0)

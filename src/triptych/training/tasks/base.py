@@ -85,6 +85,10 @@ class Task(ABC, Generic[P]):
             self.texts(corpus.train), **settings.model_dump(), symbols=self.symbols(config, corpus)
         )
 
+    def texts_each(self, config: RunConfig, corpus: Corpus[P]) -> int:
+        """How many texts a row has, told apart by the types of their tokens: one, or two."""
+        return 1
+
     def decided(self, config: RunConfig, corpus: Corpus[P]) -> dict[str, Any]:
         """Settings that the data decide, as plain data to be laid over the configuration."""
         return {}

@@ -5,10 +5,12 @@ folders of classes ─ pixels of one size ─ patches ─ (training) ─ accurac
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from triptych.config.parts import PatchEmbedding
 from triptych.data import IGNORE, Dataset
 from triptych.data.images import UNCHANGED, Changes, ImageData, Images, read_images
 from triptych.engine import Bundle
+from triptych.errors import UserError
 from triptych.evaluation import Measure, Result, Sample
 from triptych.evaluation.classes import score_classes
 from triptych.text import Tokenizer, write_bytes_atomic
@@ -32,6 +35,7 @@ class ImageTask(LabelledTask[Images]):
     whole: ClassVar[bool] = True
     measured: ClassVar[bool] = True
     file: ClassVar[str] = "test.npz"
+    labels_are: ClassVar[str] = "check the folders: each is a class"
 
     def given(self, config: RunConfig, files: Sequence[str]) -> Images:
         """Folders that hold a folder for each class."""
@@ -48,7 +52,7 @@ class ImageTask(LabelledTask[Images]):
 
     def alike(self, part: Images) -> list[tuple[str, ...]]:
         """What stands for the pixels."""
-        return [(digest,) for digest in part.digests()]
+        return [(digest,) for digest in part.digests]
 
     def names(self, part: Images) -> list[str]:
         """The classes."""
@@ -56,7 +60,7 @@ class ImageTask(LabelledTask[Images]):
 
     def lines(self, part: Images) -> Iterable[str]:
         """What stands for the pixels, and the class."""
-        return map("\t".join, zip(part.digests(), part.labels, strict=True))
+        return map("\t".join, zip(part.digests, part.labels, strict=True))
 
     def doubts(self, whole: Images) -> list[str]:
         """What was scaled or left out."""
@@ -93,7 +97,9 @@ class ImageTask(LabelledTask[Images]):
         super().keep(config, Corpus(corpus.train, corpus.valid, None, 0, 0, ""), folder)
         if corpus.test is not None:
             test, file = corpus.test, BytesIO()
-            np.savez_compressed(file, pixels=test.pixels, labels=test.labels, origin=test.origin)
+            lists = {"labels": test.labels, "origin": test.origin, "digests": test.digests}
+            arrays: dict[str, Any] = {name: np.array(each) for name, each in lists.items()}
+            np.savez_compressed(file, pixels=test.pixels, **arrays)
             write_bytes_atomic(folder / "data" / self.file, file.getvalue())
 
     def held_out(self, config: RunConfig, folder: Path) -> Images | None:
@@ -101,9 +107,13 @@ class ImageTask(LabelledTask[Images]):
         path = folder / "data" / self.file
         if not path.exists():
             return None
-        with np.load(path) as file:
-            labels, origin = (file[name].tolist() for name in ("labels", "origin"))
-            return Images(file["pixels"], labels, origin, settings(config))
+        try:
+            with np.load(path) as file:
+                labels, origin, digests = (file[name].tolist() for name in ("labels", "origin", "digests"))
+                return Images(file["pixels"], labels, origin, digests, settings(config))
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error) as error:
+            what = f"the test images cannot be read: {error or type(error).__name__}"
+            raise UserError(what, str(path), "copy the run again, or name a folder of images") from None
 
     def quality(self, bundle: Bundle, part: Images) -> Measure:
         """Accuracy."""
@@ -112,6 +122,8 @@ class ImageTask(LabelledTask[Images]):
 
     def evaluate(self, bundle: Bundle, part: Images, say: Say, precision: str = "fp32") -> Result:
         """Accuracy, macro-F1 and the confusion matrix."""
+        for note in part.notes:
+            say(f"warning: {note}")
         said = [one.label for one in bundle.viewer.classify(part.pixels)]
         scores = score_classes(said, part.labels, bundle.viewer.labels)
         triples = zip(part.origin, part.labels, said, strict=True)

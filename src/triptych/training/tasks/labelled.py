@@ -60,6 +60,7 @@ class LabelledTask(Task[E], Generic[E]):
 
     least: ClassVar[int] = 1
     whole: ClassVar[bool] = False
+    labels_are: ClassVar[str] = "check which column is the label: data.fields names it"
 
     @abstractmethod
     def alike(self, part: E) -> list[tuple[str, ...]]:
@@ -84,9 +85,7 @@ class LabelledTask(Task[E], Generic[E]):
         names, notes = self.names(train), []
         if self.whole and len(names) > max(10, len(train) * 3 // 4):
             what = f"{len(names)} different labels of {len(train)} {self.noun}: these are no classes"
-            raise UserError(
-                what, config.data.train[0], "check which column is the label: data.fields names it"
-            )
+            raise UserError(what, config.data.train[0], self.labels_are)
         for name, part in (("valid", valid), ("test", test)):
             own = set(self.names(part)) if part is not None else set()
             new = sorted(own - set(names))
@@ -99,6 +98,8 @@ class LabelledTask(Task[E], Generic[E]):
                     f"{name}: never seen in training, so never said: {', '.join(map(repr, new[:10]))}"
                 )
         notes += self.doubts(whole)
+        for name, part in (("valid", valid), ("test", test)):
+            notes += [f"{name}: {note}" for note in getattr(part, "notes", ())]
         if train is not whole:
             say(
                 f"{len(train):,} {self.noun} to train on, {len(valid):,} to validate, {_size(test):,} to test"
@@ -123,6 +124,10 @@ class LabelledTask(Task[E], Generic[E]):
         """The configuration that reads other files as this part was read."""
         return config
 
+    def texts_each(self, config: RunConfig, corpus: Corpus[E]) -> int:
+        """Of an example."""
+        return self.each(corpus.train)
+
     def symbols(self, config: RunConfig, corpus: Corpus[E]) -> tuple[str, ...]:
         """What encoders read beside text."""
         return ENCODER if config.model.form == "encoder" else ()
@@ -135,8 +140,14 @@ class LabelledTask(Task[E], Generic[E]):
                 what = f"there is one name alone in the training data: {names[0]!r}"
                 raise UserError(what, config.data.train[0], "give examples of two or more")
             output["count"] = len(names)
+            asked = getattr(config.model.output, "count", 0)
+            if asked not in (0, len(names)) and config.training.init is None:
+                what = f"the training data have {len(names)} names, and the output {asked}"
+                raise UserError(what, "model.output.count", "leave it out: the data decide")
         if isinstance(config.objective, ClassifyObjective | EmbedObjective):
             output["pool"] = config.objective.pool
+            if output["pool"] == "auto":
+                output["pool"] = getattr(config.model.output, "pool", "auto")
         fields = self.read_alike(config, corpus.train).data.fields
         model: dict[str, Any] = {"output": output}
         if self.each(corpus.train) == 2 and config.model.form == "encoder":

@@ -174,6 +174,10 @@ class MaskedTask(RunningTask):
         """What encoders read beside text."""
         return ENCODER
 
+    def texts_each(self, config: RunConfig, corpus: Corpus[Documents]) -> int:
+        """Two, when pairs are learned."""
+        return 2 if getattr(config.objective, "next_sentence", False) else 1
+
     def decided(self, config: RunConfig, corpus: Corpus[Documents]) -> dict[str, Any]:
         """Kinds of tokens and a head for pairs, when pairs are learned."""
         assert isinstance(config.objective, MaskedObjective)
