@@ -15,6 +15,7 @@ from PIL import Image
 from cli.conftest import Cli
 from cli.test_bad_input import refused
 from triptych.engine import load
+from triptych.errors import UserError
 from triptych.insight.laws import verify
 
 SMALL = (
@@ -109,9 +110,22 @@ def test_what_is_not_of_images(here: Cli, tmp_path: Path, images: Path) -> None:
     (tmp_path / "names").write_text("gone.png\n")
     for command in ("translate", "generate", "tag"):
         refused(here(command, "run", "names"), "run", "triptych classify")
-    refused(here("classify", "run", "names"), "gone.png", "no such file")
+    refused(here("classify", "run", "names"), "names:1: gone.png", "no such file")
+    (tmp_path / "names").write_text("photos/dark/01.png\n\ngone.png\nphotos/dark/02.png\n")
+    done = here("classify", "run", "names")
+    assert done.stdout == "dark\n\n" and done.returncode == 2 and "names:3: gone.png" in done.stderr
     (tmp_path / "names").write_text("names\n")
     refused(here("classify", "run", "names"), "names", "cannot be read as an image")
+    (tmp_path / "odd\tname").mkdir()
+    shutil.copy(images / "dark" / "01.png", tmp_path / "odd\tname")
+    refused(here("classify", "run", "odd\tname"), "--json")
+    assert json.loads(here("classify", "run", "odd\tname", "--json").stdout)["label"] == "dark"
+    whole = (tmp_path / "run" / "data" / "test.npz").read_bytes()
+    for damaged in (b"", whole[:100], whole[:300] + b"!" + whole[301:]):
+        (tmp_path / "run" / "data" / "test.npz").write_bytes(damaged)
+        refused(here("evaluate", "run"), "test.npz", "cannot be read")
+    with pytest.raises(UserError, match="the model reads"):
+        load(tmp_path / "run").viewer.classify(np.zeros((2, 6, 6, 3), np.uint8))
     (tmp_path / "empty").mkdir()
     refused(here("classify", "run", "empty"), "no images in this folder")
     refused(here("data", "show", "photos", "--objective", "classify"), "not read as tokens")
@@ -125,10 +139,18 @@ def test_bad_folders(here: Cli, tmp_path: Path, images: Path) -> None:
 
     said("this is a folder", "--objective", "tag")
     said("images are moved", "--objective", "causal", "data.shift=0.1")
+    for key in ("data.fields=[a]", "data.column=1", "data.max_length=3", "text.source=en", "model.vocab=9",
+                "text.tokenizer.kind=char"):  # fmt: skip
+        said("images are no texts", "--objective", "classify", key)
+    said("leave it out: the data decide", "--objective", "classify", "model.output.count=7")
+    said("set it to", "--objective", "classify", "data.tokens=3")
+    said("an image is one", "--objective", "classify", "model.types=2")
     said("no whole patches", "--objective", "classify", "model.embedding.size=4", "model.embedding.height=10")
     said("3 or 1", "--objective", "classify", "model.embedding.channels=2")
     said("set it to 24", "--objective", "classify", "model.position={kind: learned, max: 9}")
     said("set it to 6", "--objective", "classify", "model.mixer={kind: spatial, width: 4}")
+    for kind in ("classify", "causal"):
+        refused(here("train", "photos/dark/01.png", "--objective", kind, "--out", "x"), "this is an image")
     refused(here("train", "photos", "names.tsv", "--objective", "classify", "--out", "x"), "this is a folder")
     whole = (images / "dark" / "07.png").read_bytes()
     (images / "dark" / "07.png").write_bytes(whole[:60])
@@ -137,10 +159,36 @@ def test_bad_folders(here: Cli, tmp_path: Path, images: Path) -> None:
     said("one name alone", "--objective", "classify")
 
 
+def test_coattention_of_one_text_is_refused(here: Cli, tmp_path: Path) -> None:
+    (tmp_path / "one.tsv").write_text("".join(f"word {i}\t{i % 2}\n" for i in range(40)))
+    (tmp_path / "two.tsv").write_text("".join(f"word {i}\ttext {i}\t{i % 2}\n" for i in range(40)))
+    (tmp_path / "plain.txt").write_text("".join(f"word {i} and {i}\n\n" for i in range(99)))
+    more = ("model.types=2", "model.mixer=[coattention, attention]", "--out", "x", *SMALL)
+    refused(here("train", "one.tsv", "--objective", "classify", *more), "between two texts")
+    masked = (
+        "train",
+        "plain.txt",
+        "--objective",
+        "masked",
+        "data.documents=paragraph",
+        "data.length=32",
+        *more,
+    )
+    refused(here(*masked), "between two texts")
+    assert not (tmp_path / "x").exists()
+    assert here(*masked, "objective.next_sentence=true", "training.steps=3").returncode == 0
+    shutil.rmtree(tmp_path / "x")
+    assert here("train", "two.tsv", "--objective", "classify", *more).returncode == 0
+
+
 def test_a_class_that_only_the_test_has(here: Cli, tmp_path: Path, images: Path) -> None:
     shutil.copytree(images, tmp_path / "test")
     shutil.copytree(images / "dark", tmp_path / "test" / "night")
-    assert "test: never seen in training, so never said: 'night'" in train(here, "data.test=[test]")
+    Image.fromarray(np.zeros((20, 20, 3), np.uint8)).save(tmp_path / "test" / "night" / "00.png")
+    said = train(here, "data.test=[test]")
+    assert "test: never seen in training, so never said: 'night'" in said
+    assert "test: 1 of 90 images are of another size" in said
+    assert "1 of 90 images are of another size" in here("evaluate", "run", "test").stderr
     assert json.loads(here("evaluate", "run", "--json").stdout)["accuracy"]["score"] == pytest.approx(
         66.67, abs=1
     )

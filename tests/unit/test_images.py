@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import struct
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -121,10 +124,75 @@ def test_images_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_deep_pixels_are_not_cut_off(tmp_path: Path) -> None:
-    """Sixteen bits a pixel, taken for eight, would be white all over."""
-    Image.fromarray(np.full((4, 6), 40_000, np.uint16)).save(tmp_path / "1.png")
-    with pytest.raises(UserError, match="more than 8 bits"):
-        read_image(tmp_path / "1.png", SETTINGS)
+    """Sixteen bits a value, taken for eight, would be white all over, or lose half of them."""
+    Image.fromarray(np.full((4, 6), 40_000, np.uint16)).save(tmp_path / "grey.png")
+    deep = np.full((4, 6, 3), 40_000, ">u2").tobytes()
+    (tmp_path / "colours.ppm").write_bytes(b"P6 6 4 65535\n" + deep)
+    rows = b"".join(b"\0" + deep[i * 36 : i * 36 + 36] for i in range(4))
+    chunks = (
+        (b"IHDR", struct.pack(">2I5B", 6, 4, 16, 2, 0, 0, 0)),
+        (b"IDAT", zlib.compress(rows)),
+        (b"IEND", b""),
+    )
+    png = b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
+    )
+    (tmp_path / "colours.png").write_bytes(b"\x89PNG\r\n\x1a\n" + png)
+    for name in ("grey.png", "colours.ppm", "colours.png"):
+        with pytest.raises(UserError, match="more than 8 bits"):
+            read_image(tmp_path / name, SETTINGS)
+    shallow = b"P6 6 4 255\n" + deep[::2]
+    (tmp_path / "colours.ppm").write_bytes(shallow)
+    assert (read_image(tmp_path / "colours.ppm", SETTINGS) == 40_000 >> 8).all()
+
+
+def test_links_are_followed_and_do_not_loop(tmp_path: Path) -> None:
+    stored(tmp_path / "elsewhere" / "1.png", pixels(1))
+    stored(tmp_path / "images" / "a" / "2.png", pixels(2))
+    (tmp_path / "images" / "a" / "more").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "images" / "b").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "images" / "a" / "round").symlink_to(tmp_path / "images" / "a")
+    images = read_images([tmp_path / "images"], SETTINGS)
+    assert [path.removeprefix(f"{tmp_path}/images/") for path in images.origin] == [
+        "a/2.png", "a/more/1.png", "b/1.png",
+    ]  # fmt: skip
+
+
+def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not passed over with all that it holds."""
+    stored(tmp_path / "a" / "deep" / "1.png", pixels())
+    entries = Path.iterdir
+
+    def denied(folder: Path) -> Any:
+        if folder.name == "deep":
+            raise PermissionError(13, "Permission denied")
+        return entries(folder)
+
+    monkeypatch.setattr(Path, "iterdir", denied)
+    with pytest.raises(UserError, match="cannot be read: Permission denied") as refused:
+        read_images([tmp_path], SETTINGS)
+    assert refused.value.where == str(tmp_path / "a" / "deep")
+
+
+@pytest.mark.parametrize("name", ["new\nline", "tab\tb", "caf\udce9"])
+def test_classes_that_no_line_can_hold(tmp_path: Path, name: str) -> None:
+    stored(tmp_path / "a" / "1.png", pixels())
+    shutil.copytree(tmp_path / "a", tmp_path / name)
+    with pytest.raises(UserError, match="label"):
+        read_images([tmp_path], SETTINGS)
+
+
+def test_the_split_does_not_hang_on_the_size(tmp_path: Path) -> None:
+    for seed in range(3):
+        stored(tmp_path / "a" / f"{seed}.png", pixels(seed))
+    sizes = (
+        SETTINGS,
+        PatchEmbedding(size=2, height=2, width=2),
+        PatchEmbedding(size=4, height=8, width=8, channels=1),
+    )
+    assert len({tuple(read_images([tmp_path], settings).digests) for settings in sizes}) == 1
+    assert len(set(read_images([tmp_path], SETTINGS).digests)) == 3
 
 
 def test_grey_colours_palettes_and_turned_ones(tmp_path: Path) -> None:
@@ -170,6 +238,8 @@ def test_what_is_left_to_the_data_is_chosen(size: tuple[int, int], patch: int, t
         assert (got.height, got.width) == size, "nothing is scaled without need"
     asked = PatchEmbedding(size=4, height=12, width=20)
     assert chosen(asked, size) == asked
+    half = chosen(PatchEmbedding(height=30), size)
+    assert half.height == 30 and half.height % half.size == half.width % half.size == 0
 
 
 # -- patches and batches
@@ -189,6 +259,11 @@ def test_tokens_are_patches_in_order(token: bool) -> None:
     if token:
         assert got[:, -1].tolist() == [0] * 6 + [1] and not got[-1, :-1].any()
     assert got.min() >= -1 and got.max() <= 1
+
+
+def test_an_image_is_no_more_than_a_batch() -> None:
+    with pytest.raises(UserError, match="set it to 6"):
+        ImageData(some(), [0] * 7, 5)
 
 
 @pytest.mark.parametrize("changes", [Changes(), Changes(0.3, 0.25, True)])
