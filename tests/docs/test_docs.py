@@ -189,7 +189,9 @@ def shorter(line: str) -> str:
     if line.startswith("triptych train") and "--resume" not in line:
         open_end = not re.search(r"--budget|training\.steps=", line)
         # A form of one stack has no settings of the two.
-        tiny = [t for t in TINY if "coder_layers" not in t] if "--objective" in line else TINY
+        tiny = [t for t in TINY if "coder_layers" not in t] if "--objective" in line else list(TINY)
+        if re.search(r"photos|cells\.yaml", line):  # images have no texts
+            tiny = [t for t in tiny if not t.startswith("text.")]
         line = " ".join((line, *tiny, *(["training.steps=20"] if open_end else [])))
     if line.startswith("triptych verify") and not line.startswith("triptych verify runs/"):
         line = " ".join((line, *SMALL))
