@@ -73,6 +73,15 @@ def test_trained_scored_and_told(here: Cli, tmp_path: Path, images: Path) -> Non
     assert all(verdict.status != "broken" for verdict in verify(load(tmp_path / "run").config.model))
 
 
+def test_its_configuration_trains_the_same(here: Cli, tmp_path: Path) -> None:
+    train(here)
+    done = here("train", "run/config.yaml", "--out", "again")
+    assert done.returncode == 0, done.stderr
+    one, two = ((tmp_path / run / "model.safetensors").read_bytes() for run in ("run", "again"))
+    assert one == two
+    assert (tmp_path / "run" / "config.yaml").read_text() == (tmp_path / "again" / "config.yaml").read_text()
+
+
 def test_resumed_it_is_the_same(here: Cli, tmp_path: Path) -> None:
     """Bit for bit, what is drawn for each image too."""
     train(here, "objective.word_dropout=0.2", "data.flip=true")

@@ -138,3 +138,16 @@ def test_the_rate_rises_and_falls_within_the_run(kind: str, texts: int, seconds:
     assert steps >= 1000 and training.schedule.warmup <= max(20, steps / 10)
     if kind == "classify":
         assert min(steps, seconds / 0.02) * training.schedule.peak >= 0.7
+
+
+@pytest.mark.parametrize("images", [20, 2000, 200_000])
+def test_images_are_moved_and_read_at_places(images: int) -> None:
+    """And larger models are for more of them; nothing is chosen that is of texts."""
+    given = {"objective": "classify", "model": {"embedding": "patches", "output": "classes"}}
+    made = settle(given, Facts(images, 0, 900.0, 1e11))
+    assert "text" not in made and made["data"]["shift"] == 0.125
+    config = load_config(made)
+    assert config.model.form == "encoder" and config.model.position.kind == "sinusoidal"
+    assert config.model.pool == "mean" and not config.model.reads_ids and config.training.epochs
+    small = load_config(settle(given, Facts(20, 0, 900.0, 1e11))).model.dim
+    assert (config.model.dim > small) == (images > 20)

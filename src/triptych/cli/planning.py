@@ -85,13 +85,23 @@ OF_TEXTS = {
 
 
 def _of_images(given: Mapping[str, Any]) -> None:
-    """Refuse what images have no use for."""
+    """Refuse what images have no use for, but for what it is anyway."""
+    from triptych.config import load_config
+
+    usual = load_config({}).dump()
     for section, keys in OF_TEXTS.items():
         found = given.get(section)
         own = found if isinstance(found, Mapping) else {}
         for key in keys:
-            if own.get(key):
+            if own.get(key) and not _within(own[key], usual[section].get(key)):
                 raise UserError("images are no texts", f"{section}.{key}", "leave it out")
+
+
+def _within(given: Any, usual: Any) -> bool:
+    """Whether nothing that is given is other than usual."""
+    if isinstance(given, Mapping) and isinstance(usual, Mapping):
+        return all(_within(value, usual.get(key)) for key, value in given.items())
+    return bool(given == usual)
 
 
 def check(config: RunConfig) -> None:
