@@ -366,8 +366,6 @@ def text(found: Sequence[Axis], width: int, full: bool) -> str:
                     f"{one.cost.of}{at}: {one.cost.parameters:,} parameters, {short(one.cost.flops)} FLOPs", 4
                 )
         lines.append("")
-    if not full:
-        return "\n".join(lines[:-1])
     return "\n".join(lines[:-1])
 
 
