@@ -39,8 +39,8 @@ Pixels = NDArray[np.uint8]
 
 SUFFIXES = frozenset([".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"])
 LARGEST, TOKENS = 64, 30
-"""Where nothing is said of it, images have at most so many pixels a side and about so many patches: shapes of
-32 × 32 in 16 patches were told apart better, and four times as fast, than in 64."""
+"""Where nothing is said of it, images have at most so many pixels a side and about so many patches: of 100
+shapes of 32 × 32 pixels 90 were told apart in 16 patches, and 55 in 64 (benchmarks/images.py)."""
 MODES = {1: "L", 3: "RGB"}
 
 

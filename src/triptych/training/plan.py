@@ -145,8 +145,8 @@ def choose(facts: Facts, given: Mapping[str, Any] | None = None) -> dict[str, An
     if epochs < math.inf:
         chosen["training"]["epochs"] = epochs
     if images:
-        # Moved by an eighth, no two epochs are alike: of 100 shapes, after 1,800 to learn from, 84 were
-        # told apart, and 64 without.
+        # Moved by an eighth, no two epochs are alike: of 100 shapes, after 1,800 to learn from, 90 were
+        # told apart, and 80 without (benchmarks/images.py).
         del chosen["text"]
         return merge(chosen, {"model": {"dropout": 0.1}, "data": {"shift": 0.125}})
     if not few:
