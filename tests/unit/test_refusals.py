@@ -157,6 +157,11 @@ EXAMPLES: dict[str, tuple[Settings, Settings, str]] = {
         {**IMAGES, "mixer": {"kind": "spatial", "width": 3}},
         "model.mixer.width",
     ),
+    "_both_directions_are_read": (
+        {"form": "encoder", "mixer": "lstm", "output": {"kind": "classes", "count": 2, "pool": "last"}},
+        {"form": "encoder", "mixer": "lstm", "output": {"kind": "classes", "count": 2}},
+        "model.output.pool",
+    ),
     "_patches_of_one_type": ({**IMAGES, "types": 2}, IMAGES, "model.types"),
     "_a_position_for_each_patch": (
         {**IMAGES, "position": {"kind": "learned", "max": 5}},

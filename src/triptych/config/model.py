@@ -209,7 +209,9 @@ class ModelConfig(Settings):
     @property
     def pool(self) -> str:
         """Which tokens of a row an output of whole rows reads."""
-        usual = "first" if isinstance(self.output, parts.ClassesOutput) and self.reads_ids else "mean"
+        both_ways = isinstance(self.mixers(self.stacks[0])[-1], parts.RecurrentMixer)
+        first = isinstance(self.output, parts.ClassesOutput) and self.reads_ids and not both_ways
+        usual = "first" if first else "mean"
         last = self.form == "decoder" or getattr(self.embedding, "class_token", False)
         chosen: str = getattr(self.output, "pool", "auto")
         return chosen if chosen != "auto" else "last" if last else usual

@@ -121,6 +121,16 @@ def _first_tokens_know_nothing(m: ModelConfig) -> Refusal | None:
     return None
 
 
+@refuses(parts.RecurrentMixer, "an output of the first or last token, in an encoder's last layer", "harmful")
+def _both_directions_are_read(m: ModelConfig) -> Refusal | None:
+    last = m.mixers(m.stacks[0])[-1]
+    ends = m.form == "encoder" and m.output.whole and m.pool in ("first", "last")
+    if not ends or not isinstance(last, parts.RecurrentMixer):
+        return None
+    why = f"at its {m.pool} token {last.kind} has made no step in one of its directions, which learns nothing"
+    return (why, "output.pool", "use mean or max, or another last layer")
+
+
 @refuses(parts.VocabularyOutput, "scale with tied embeddings that are scaled by √dim", "harmful")
 def _scaled_once(m: ModelConfig) -> Refusal | None:
     if not (m.tied and m.scale_embedding and getattr(m.output, "scale", False)):
