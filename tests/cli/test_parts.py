@@ -89,7 +89,7 @@ def test_what_never_goes_with_a_choice() -> None:
     assert catalogue()[0].choices[0].never is None, "found out for those alone that are asked for by name"
     said = " ".join(text(catalogue("lstm"), 100, full=True).split())
     assert f"position {', '.join(acting)} in all layers of a stack" in said
-    assert "in form encoder_decoder (encoder and decoder), decoder, encoder never with" in said
+    assert "in form encoder_decoder (encoder and decoder), decoder, encoder not with an output of the" in said
     assert "mixer lstm, gru" in " ".join(text(catalogue("rope"), 100, full=True).split())
 
 
