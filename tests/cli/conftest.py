@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from triptych.cli.main import main
 
@@ -65,6 +66,14 @@ def run_cli(
     return subprocess.CompletedProcess(
         done.args, done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8")
     )
+
+
+@pytest.fixture(autouse=True)
+def _precision() -> Iterator[None]:
+    """The commands choose the fastest products for their process, which is that of all tests here."""
+    was = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(was)
 
 
 @pytest.fixture

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from cli.conftest import Cli
@@ -22,14 +20,6 @@ SMALL = (
     "model.dim=16", "model.layers=1", "model.heads.count=2", "training.steps=30", "training.precision=fp32",
     "training.validate_every=15", "training.log_every=10", "training.schedule.peak=0.01",
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _precision() -> Iterator[None]:
-    """The commands choose the fastest products for their process, which is that of all tests here."""
-    was = torch.get_float32_matmul_precision()
-    yield
-    torch.set_float32_matmul_precision(was)
 
 
 @pytest.fixture(autouse=True)
@@ -201,3 +191,11 @@ def test_a_class_that_only_the_test_has(here: Cli, tmp_path: Path, images: Path)
     assert json.loads(here("evaluate", "run", "--json").stdout)["accuracy"]["score"] == pytest.approx(
         66.67, abs=1
     )
+
+
+def test_what_is_asked_for_is_inspected(here: Cli) -> None:
+    """What is left open is what training would choose."""
+    args = ("model.form=encoder", "model.output=classes", "model.embedding.kind=patches")
+    said = here("inspect", "small", *args, "model.embedding.height=32", "model.embedding.width=32").stdout
+    assert "patches of 8 × 8 pixels" in said and "1 row of 16 tokens" in said
+    assert "1 row of 197 tokens" in here("inspect", "vit-base").stdout

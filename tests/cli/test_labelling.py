@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from cli.conftest import Cli, run_cli
 from cli.test_bad_input import refused
@@ -20,14 +18,6 @@ from triptych.text import train_tokenizer
 
 LINES = ["two cats", "", "a bird\u2028in a tree", "two cats", "x" * 70]
 LABELS = ["B-X", "I-X", "O"]
-
-
-@pytest.fixture(autouse=True)
-def _precision() -> Iterator[None]:
-    """The commands choose the fastest products for their process, which is that of all tests here."""
-    was = torch.get_float32_matmul_precision()
-    yield
-    torch.set_float32_matmul_precision(was)
 
 
 @pytest.fixture(scope="module")

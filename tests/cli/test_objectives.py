@@ -6,7 +6,6 @@ import gzip
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +40,6 @@ MEASURES = {
     "translation": "bleu", "causal": "bits", "instruction": "bits", "masked": "perplexity",
     "denoise": "perplexity", "classify": "macro_f1", "tag": "spans", "embed": "mrr",
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _precision() -> Iterator[None]:
-    """The commands choose the fastest products for their process, which is that of all tests here."""
-    was = torch.get_float32_matmul_precision()
-    yield
-    torch.set_float32_matmul_precision(was)
 
 
 @pytest.fixture(autouse=True)

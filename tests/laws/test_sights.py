@@ -13,8 +13,8 @@ from torch import Tensor
 
 from triptych.config import ModelConfig, choices, parts
 from triptych.errors import UserError
+from triptych.insight.laws.reduced import narrower
 from triptych.insight.laws.sights import SEEN, mixed
-from triptych.insight.laws.subject import narrower
 from triptych.layout import Layout
 from triptych.model import DecoderOnly, build, sparse
 from triptych.model.sparse import Random

@@ -10,10 +10,10 @@ import torch
 
 from triptych.config import ModelConfig, preset
 from triptych.errors import UserError
-from triptych.insight.laws import LAWS, learning, table, verify
-from triptych.insight.laws import subject as subjects
+from triptych.insight.laws import LAWS, learning, reduced, table, verify
 from triptych.insight.laws.learning import by_heart, distinct
-from triptych.insight.laws.subject import LARGE, Subject, smaller
+from triptych.insight.laws.reduced import LARGE, smaller
+from triptych.insight.laws.subject import Subject
 from triptych.insight.laws.verdict import close, distance
 from triptych.model import build, cost
 
@@ -47,7 +47,7 @@ def test_laws_hold_after_training(form: str) -> None:
 
 
 def test_a_large_given_model_learns_a_small_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (learning, subjects):
+    for module in (learning, reduced):
         monkeypatch.setattr(module, "LARGE", 8_000)
     config = ModelConfig.parse({**TINY, "layers": 3, "vocab": 60, "form": "encoder"})
     assert cost(config).parameters > 8_000

@@ -75,17 +75,18 @@ def _nearest(path: Path, presets: list[str]) -> str:
 
 def with_vocabulary(config: RunConfig) -> ModelConfig:
     """The model's settings; where the tokenizer would decide on the vocabulary, it is what is asked of it,
-    and where the data would decide on classes or tags, they are two, and on images, as in ViT."""
+    and where the data would decide on classes or tags, they are two, and on images, they are of 224 × 224
+    pixels."""
     from triptych.config.parts import PatchEmbedding
 
     vocab, output = config.model.vocab or config.text.tokenizer.size, config.model.output
     if getattr(output, "count", None) == 0:
         output = output.model_copy(update={"count": 2})
     embedding = config.model.embedding
-    if isinstance(embedding, PatchEmbedding) and not embedding.tokens:
-        size = embedding.size or 16
-        sides = {"size": size, "height": 14 * size, "width": 14 * size}
-        embedding = embedding.model_copy(update=sides)
+    if isinstance(embedding, PatchEmbedding):
+        from triptych.data.images import chosen
+
+        embedding = chosen(embedding, (224, 224))
     return config.model.model_copy(update={"vocab": vocab, "output": output, "embedding": embedding})
 
 

@@ -65,43 +65,11 @@ def asked(
         images = bool(files) and all(Path(file).is_dir() for file in files)
         if images or embedding_kind(given) == "patches":
             given = merge({"model": {"embedding": {"kind": "patches"}, "output": {"kind": "classes"}}}, given)
-    if embedding_kind(given) == "patches":
-        _of_images(given)
     training = given.get("training") or {}
     endless = isinstance(training, dict) and not any(map(training.get, ("steps", "epochs", "budget")))
     if endless:
         given = merge(given, {"training": {"budget": BUDGET}})
     return Asked(inherit(given), hand_set, endless)
-
-
-# Settings that are of texts, under their sections.
-OF_TEXTS = {
-    "model": ("vocab",),
-    "data": (
-        "aligned", "fields", "column", "repair", "documents", "packing", "length", "max_length",
-    ),
-    "text": ("source", "target", "cleaning", "tokenizer", "vectors"),
-}  # fmt: skip
-
-
-def _of_images(given: Mapping[str, Any]) -> None:
-    """Refuse what images have no use for, but for what it is anyway."""
-    from triptych.config import load_config
-
-    usual = load_config({}).dump()
-    for section, keys in OF_TEXTS.items():
-        found = given.get(section)
-        own = found if isinstance(found, Mapping) else {}
-        for key in keys:
-            if own.get(key) and not _within(own[key], usual[section].get(key)):
-                raise UserError("images are no texts", f"{section}.{key}", "leave it out")
-
-
-def _within(given: Any, usual: Any) -> bool:
-    """Whether nothing that is given is other than usual."""
-    if isinstance(given, Mapping) and isinstance(usual, Mapping):
-        return all(_within(value, usual.get(key)) for key, value in given.items())
-    return bool(given == usual)
 
 
 def check(config: RunConfig) -> None:

@@ -253,6 +253,15 @@ class DecodingConfig(Settings):
         return self
 
 
+# What has a use for images, or for texts, alone.
+OF_IMAGES = ("data.shift", "data.flip")
+OF_TEXTS = (
+    "model.vocab", "text.source", "text.target", "text.cleaning", "text.tokenizer", "text.vectors",
+    "data.aligned", "data.fields", "data.column", "data.repair", "data.documents", "data.packing",
+    "data.length", "data.max_length",
+)  # fmt: skip
+
+
 class RunConfig(Settings):
     """All settings of a run, as in ``config.yaml``."""
 
@@ -264,11 +273,16 @@ class RunConfig(Settings):
     decoding: DecodingConfig = DecodingConfig()
 
     @model_validator(mode="after")
-    def _images_alone(self) -> Self:
-        for key in ("shift", "flip"):
-            if self.model.reads_ids and getattr(self.data, key):
-                mend = "leave it out, or use model.embedding=patches"
-                raise UserError("images are moved, and this model reads texts", f"data.{key}", mend)
+    def _texts_or_images(self) -> Self:
+        why, mend = "images are no texts", "leave it out"
+        if self.model.reads_ids:
+            why = "images are moved, and this model reads texts"
+            mend = "leave it out, or use model.embedding=patches"
+        for where in OF_IMAGES if self.model.reads_ids else OF_TEXTS:
+            section, _, key = where.partition(".")
+            own = getattr(self, section)
+            if getattr(own, key) != type(own).model_fields[key].default:
+                raise UserError(why, where, mend)
         return self
 
     @model_validator(mode="after")

@@ -228,13 +228,13 @@ def _read(path: Path, settings: PatchEmbedding) -> tuple[Pixels, str]:
         if image.mode[0] in "IF" or _deep(image):
             what = f"pixels of more than 8 bits a value (mode {image.mode})"
             raise UserError(what, str(path), "convert it: scaling them is for you to choose")
-        whole = ImageOps.exif_transpose(image).convert("RGB")
-        digest = hashlib.sha256(f"{whole.size}".encode() + whole.tobytes()).hexdigest()
-        upright = whole if mode == "RGB" else ImageOps.exif_transpose(image).convert(mode)
-        if upright.size != (settings.width, settings.height):
-            upright = upright.resize((settings.width, settings.height), Image.Resampling.BILINEAR)
+        upright = ImageOps.exif_transpose(image)
+        digest = hashlib.sha256(f"{upright.size}".encode() + upright.convert("RGB").tobytes()).hexdigest()
+        scaled = upright.convert(mode)
+        if scaled.size != (settings.width, settings.height):
+            scaled = scaled.resize((settings.width, settings.height), Image.Resampling.BILINEAR)
         size = settings.height, settings.width, settings.channels
-        return np.asarray(upright, np.uint8).reshape(size), digest
+        return np.asarray(scaled, np.uint8).reshape(size), digest
 
 
 def _deep(image: Image.Image) -> bool:

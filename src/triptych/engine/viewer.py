@@ -27,19 +27,19 @@ class Viewer:
     def __init__(self, model: EncoderOnly | DecoderOnly, labels: Sequence[str]) -> None:
         assert isinstance(model.config.embedding, PatchEmbedding)
         self.model, self.labels, self.settings = model, tuple(labels), model.config.embedding
+        self.size = (self.settings.height, self.settings.width, self.settings.channels)
 
     def read(self, files: Sequence[Path]) -> Pixels:
         """``[N, H, W, Z]`` of image files, at the size the model takes. Raises UserError for one that cannot
         be read."""
-        size = (self.settings.height, self.settings.width, self.settings.channels)
-        return np.array([read_image(file, self.settings) for file in files], np.uint8).reshape(-1, *size)
+        read = [read_image(file, self.settings) for file in files]
+        return np.array(read, np.uint8).reshape(-1, *self.size)
 
     @torch.inference_mode()
     def classify(self, pixels_NHWZ: Pixels) -> list[Classified]:
         """The class of each image, of pixels from 0 to 255."""
-        size = (self.settings.height, self.settings.width, self.settings.channels)
-        if pixels_NHWZ.shape[1:] != size:
-            what = f"images of {pixels_NHWZ.shape[1:]}, and the model reads {size}"
+        if pixels_NHWZ.shape[1:] != self.size:
+            what = f"images of {pixels_NHWZ.shape[1:]}, and the model reads {self.size}"
             raise UserError(what, "height, width, channels", "read them with Viewer.read")
         was, device = self.model.training, next(self.model.parameters()).device
         self.model.eval()

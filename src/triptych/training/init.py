@@ -47,10 +47,6 @@ class Start:
         if config.training.init is None:
             return None
         bundle = load(Path(config.training.init))
-        if bundle.config.model.reads_ids != config.model.reads_ids:
-            read = "texts" if bundle.config.model.reads_ids else "images"
-            what = f"the run to begin with reads {read}, and this one does not"
-            raise UserError(what, f"training.init: {config.training.init}", "name another run")
         labels = names(Path(config.training.init), bundle.config)
         return cls(bundle.config, bundle.words, tensors(bundle.model), labels)
 
@@ -70,10 +66,16 @@ def inherit(given: Mapping[str, Any]) -> dict[str, Any]:
     from triptych.config import load_config
     from triptych.config.load import standing
     from triptych.engine.bundle import CONFIG
+    from triptych.training.plan import embedding_kind
 
     if not standing(Path(init) / CONFIG):
         raise UserError("there is no run here", f"training.init: {init}", "name the folder of a trained run")
     old = load_config(Path(init) / CONFIG)
+    asked = embedding_kind(given)
+    if asked and (asked == "patches") == old.model.reads_ids:
+        read = "texts" if old.model.reads_ids else "images"
+        what = f"the run to begin with reads {read}, and this one does not"
+        raise UserError(what, f"training.init: {init}", "name another run")
     model, tokenizer = old.model.dump(), old.text.tokenizer.dump()
     text = given.get("text")
     wanted = text.get("tokenizer") if isinstance(text, Mapping) else None

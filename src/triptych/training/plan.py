@@ -278,9 +278,9 @@ def objective_kind(given: Mapping[str, Any]) -> str:
 
 
 def embedding_kind(given: Mapping[str, Any]) -> str:
-    """What plain settings say of what is read: ids, or patches of images."""
+    """The kind of embedding that plain settings ask for; empty where they ask for none."""
     asked = _section(given, "model").get("embedding")
-    return str(asked.get("kind", "table") if isinstance(asked, Mapping) else asked or "table")
+    return str(asked.get("kind", "") if isinstance(asked, Mapping) else asked or "")
 
 
 def _begun(given: Mapping[str, Any]) -> bool:

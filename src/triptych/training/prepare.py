@@ -130,8 +130,6 @@ def check_form(config: RunConfig) -> None:
     if not config.model.reads_ids and kind != "classify":
         mend = "set objective.kind=classify, or model.embedding=table for texts"
         raise UserError(f"{kind} is of texts, and patches are of images", "model.embedding.kind", mend)
-    if not config.model.reads_ids and config.text.vectors is not None:
-        raise UserError("vectors are of words, and patches are of images", "text.vectors", "leave it out")
     if form not in forms:
         mend = f"set model.form={' or '.join(forms)}"
         if fitting := [k for k, o in objectives().items() if form in o.forms]:

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from triptych.config import parts
+from triptych.insight.laws.reduced import LARGE, smaller
 from triptych.insight.laws.registry import law
-from triptych.insight.laws.subject import LARGE, SPECIALS, Rows, Subject, alone, apart, smaller, still
+from triptych.insight.laws.subject import SPECIALS, Rows, Subject, alone, apart, still
 from triptych.insight.laws.verdict import SINGLE, Compared, Skip, close, differ, true
 from triptych.model import Model, build, cost
 from triptych.model.attention import Attention

@@ -92,15 +92,13 @@ class ImageTask(LabelledTask[Images]):
         changes = changes if name == "training" else UNCHANGED
         return ImageData(part, labels, data.tokens, config.training.seed, changes)
 
-    def keep(self, config: RunConfig, corpus: Corpus[Images], folder: Path) -> None:
-        """The test images as they were read."""
-        super().keep(config, Corpus(corpus.train, corpus.valid, None, 0, 0, ""), folder)
-        if corpus.test is not None:
-            test, file = corpus.test, BytesIO()
-            lists = {"labels": test.labels, "origin": test.origin, "digests": test.digests}
-            arrays: dict[str, Any] = {name: np.array(each) for name, each in lists.items()}
-            np.savez_compressed(file, pixels=test.pixels, **arrays)
-            write_bytes_atomic(folder / "data" / self.file, file.getvalue())
+    def write(self, part: Images, path: Path) -> None:
+        """Images as they were read."""
+        lists = {"labels": part.labels, "origin": part.origin, "digests": part.digests}
+        arrays: dict[str, Any] = {name: np.array(each) for name, each in lists.items()}
+        file = BytesIO()
+        np.savez_compressed(file, pixels=part.pixels, **arrays)
+        write_bytes_atomic(path, file.getvalue())
 
     def held_out(self, config: RunConfig, folder: Path) -> Images | None:
         """The test images."""

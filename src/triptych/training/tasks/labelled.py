@@ -182,7 +182,11 @@ class LabelledTask(Task[E], Generic[E]):
         if names := self.names(corpus.train):
             write_labels(folder, names)
         if corpus.test is not None:
-            write_lines_atomic(folder / "data" / self.file, self.lines(corpus.test))
+            self.write(corpus.test, folder / "data" / self.file)
+
+    def write(self, part: E, path: Path) -> None:
+        """Examples in a file that ``held_out`` reads again."""
+        write_lines_atomic(path, self.lines(part))
 
     file: ClassVar[str] = "test.jsonl"
 
