@@ -19,7 +19,7 @@ from triptych.layout import Layout
 from triptych.model.experts import feed_forward
 from triptych.model.registry import Context, Place
 from triptych.model.visible import Everything
-from triptych.training.machine import keep_memory
+from triptych.training.machine import keep_memory, prefer_fast_fp32
 
 ROWS, LENGTH = 64, 32  # 2,048 tokens
 EXPERTS, CHOSEN = 8, 2
@@ -55,6 +55,7 @@ def median_ms(runs: dict[str, Callable[[], None]], times: int = 15) -> dict[str,
 
 def main() -> None:
     keep_memory()
+    prefer_fast_fp32()  # as training does
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; {ROWS * LENGTH:,} tokens")
     print(f"{CHOSEN} of {EXPERTS} experts against a dense network of their joint width")
     for dim, kind, inner in WIDTHS:
