@@ -36,7 +36,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     for name, (objective, form, output) in kinds.items():
         model = {"form": form, "vocab": tokenizer.size, "dim": 16, "layers": 1, "heads": 2, "output": output}
-        data = {"model": model, "data": {"max_length": 40}, "objective": {"kind": objective}}
+        sizes = {"length": 40} if objective == "causal" else {"max_length": 40}
+        data = {"model": model, "data": sizes, "objective": {"kind": objective}}
         config = RunConfig.parse({**data, "text": {"tokenizer": "byte"}})
         Bundle(config, tokenizer, build(config.model, seed=1)).save(home / name)
         if "count" in output:

@@ -203,7 +203,7 @@ def test_parquet_without_its_library(tmp_path, monkeypatch):
     ("data", "line", "message", "mend"),
     [
         (b"fine\nbin\0ary\n", 2, "a byte that is zero", "leave the file out"),
-        (b"\x89PNG\r\n\x1a\n\0\0", 1, "not UTF-8: byte 0x89 at byte 0 of this line", "convert it"),
+        (b"\x89PNG\r\n\x1a\n\0\0", 1, "not UTF-8: byte 0x89 at byte 0 of this line", "it is an image"),
         ("fine\ncafé\n".encode("latin-1"), 2, "byte 0xE9 at byte 3", "iconv"),
         ("hello\n".encode("utf-16"), 1, "not UTF-8", "UTF-16"),
         ("hello\n".encode("utf-16-le"), 1, "a byte that is zero", "UTF-16"),

@@ -108,6 +108,9 @@ def test_utf16_and_hidden_gzip_are_recognised(tmp_path):
         lines_of("hello\n".encode("utf-16"), tmp_path)
     with pytest.raises(UserError, match=r"\.gz"):
         lines_of(gzip.compress(b"hello\n"), tmp_path)
+    for image in (b"\x89PNG\r\n", b"\xff\xd8\xff\xe0", b"GIF89a\xff"):
+        with pytest.raises(UserError, match="folders of images"):
+            lines_of(image, tmp_path)
 
 
 def test_damaged_gzip(tmp_path):

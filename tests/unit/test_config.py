@@ -27,6 +27,8 @@ from triptych.config import (
     preset,
     to_yaml,
 )
+from triptych.config.objectives import objectives
+from triptych.config.run import READ_BY
 from triptych.errors import UserError
 from triptych.model import build
 from triptych.model.registry import part_of
@@ -443,6 +445,34 @@ def test_impossible_models(model: dict[str, Any], where: str) -> None:
 def test_impossible_runs(section: dict[str, Any], where: str) -> None:
     error = _refused(section)
     assert error.where == where and error.mend
+
+
+OTHER_THAN_DEFAULT = {
+    "fields": ["text"],
+    "column": 2,
+    "repair": True,
+    "documents": "line",
+    "packing": "stream",
+    "max_length": 9,
+}
+
+
+@pytest.mark.parametrize("kind", sorted(objectives()))
+@pytest.mark.parametrize("key", sorted(OTHER_THAN_DEFAULT))
+def test_what_an_objective_does_not_read_is_refused(key: str, kind: str) -> None:
+    """Of the settings of the data, with the objectives that would read it."""
+    kinds = READ_BY[f"data.{key}"]
+    model = {"form": objectives()[kind].forms[0]}
+    given = {"model": model, "objective": kind, "data": {key: OTHER_THAN_DEFAULT[key]}}
+    if kind in kinds:
+        RunConfig.parse(given)
+        return
+    error = _refused(given)
+    assert error.where == f"data.{key}" and all(other in error.mend for other in kinds)
+
+
+def test_all_that_objectives_read_is_looked_at() -> None:
+    assert {f"data.{key}" for key in OTHER_THAN_DEFAULT} == set(READ_BY)
 
 
 @given(st.integers(1, 200), st.integers(1, 64))

@@ -260,6 +260,17 @@ OF_TEXTS = (
     "data.aligned", "data.fields", "data.column", "data.repair", "data.documents", "data.packing",
     "data.length", "data.max_length",
 )  # fmt: skip
+RUNNING = ("causal", "masked", "denoise")
+READ_BY = {
+    "data.fields": ("translation", *RUNNING, "classify", "embed"),
+    "data.column": ("tag",),
+    "data.repair": ("tag",),
+    "data.documents": RUNNING,
+    # Rows of a run that is begun with come with its other settings, and those of one stream are causal.
+    "data.packing": ("causal", "instruction", "classify", "tag", "embed"),
+    "data.max_length": ("translation", "classify", "tag", "embed"),
+}
+"""The objectives that read a setting of the data; with others it would change nothing."""
 
 
 class RunConfig(Settings):
@@ -279,11 +290,24 @@ class RunConfig(Settings):
             why = "images are moved, and this model reads texts"
             mend = "leave it out, or use model.embedding=patches"
         for where in OF_IMAGES if self.model.reads_ids else OF_TEXTS:
-            section, _, key = where.partition(".")
-            own = getattr(self, section)
-            if getattr(own, key) != type(own).model_fields[key].default:
+            if self._set(where):
                 raise UserError(why, where, mend)
         return self
+
+    @model_validator(mode="after")
+    def _of_the_objective(self) -> Self:
+        kind = self.objective.kind
+        for where, kinds in READ_BY.items():
+            if self._set(where) and kind not in kinds:
+                mend = f"leave it out; it is of the objective {' or '.join(kinds)}"
+                raise UserError(f"{kind} does not read this", where, mend)
+        return self
+
+    def _set(self, where: str) -> bool:
+        """Whether a key of a section is not as it is when nothing is said."""
+        section, _, key = where.partition(".")
+        own = getattr(self, section)
+        return bool(getattr(own, key) != type(own).model_fields[key].default)
 
     @model_validator(mode="after")
     def _frozen_alone(self) -> Self:

@@ -254,6 +254,8 @@ def _not_utf8(start: bytes, name: str, line: int, offset: int, value: int) -> Us
         mend = "it looks like gzip: give it a name that ends in `.gz`"
     elif start.startswith(b"PAR1"):
         mend = "it is Parquet, which is read as running text alone: write it out as JSON lines"
+    elif start.startswith((b"\x89PNG", b"\xff\xd8\xff", b"GIF8")):
+        mend = "it is an image: folders of images, one for each class, are for --objective classify"
     else:
         mend = (
             "convert it to UTF-8, for example with `iconv -f WINDOWS-1252 -t UTF-8` (name its real encoding)"
