@@ -48,7 +48,7 @@ FAULTS = [
       "torch.cat(self.watch[-steps:], 2)", "self.watch[-1]"),
     F("what is fed is not counted", 17, "luong", attentive.Luong.kept, "[1] + fed", "[1]"),
     F("the state's products are not counted", 17, "lstm", recurrent.Recurrent.cost,
-      "linear_cost(shape.tokens, H, E * H, cls.cell.bias)", "linear_cost(0, H, E * H, cls.cell.bias)"),
+      "linear_cost(shape.tokens, H, own.gates * H, own.bias)", "linear_cost(0, H, own.gates * H, own.bias)"),
     F("what is kept of the source is counted without its map", 17, "bahdanau",
       attentive.Bahdanau.kept_of_source, "_align(settings, model) + model.dim", "model.dim"),
     F("taps read the next token", 1, "convolution", convolution.Convolution.__init__,

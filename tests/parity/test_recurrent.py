@@ -105,7 +105,8 @@ def _pair(match: Match, kind: str, ours: Any, theirs: Any, end: str) -> None:
 
 
 def _twins(kind: str, both: bool) -> tuple[Any, nn.Module, Any, Match]:
-    ours = _mixer(kind, causal=not both, hidden=H)
+    late = {"reset": "after"} if kind == "gru" else {}
+    ours = _mixer(kind, causal=not both, hidden=H, **late)
     cls = nn.LSTM if kind == "lstm" else nn.GRU
     theirs: Any = shaken(cls(C, H, batch_first=True, bidirectional=both)).double()
     match, cells = Match(), nn.ModuleList([ours.ahead])
@@ -154,6 +155,33 @@ def test_sequences_in_odd_slots_are_torchs(kind: str, both: bool) -> None:
         torch.testing.assert_close(got[row, slots], want, rtol=1e-9, atol=1e-12)
 
 
+def _gru(p: dict[str, Tensor], read: Tensor, into: Tensor, h: Tensor) -> Tensor:
+    """z and r = σ(W x + U h + b), h~ = tanh(W x + U (r h) + b), h' = z h + (1 - z) h~: a step of the GRU, the
+    gates of which stand as r, z, h~ in the weights, in the notation of Cho et al. 2014, equations 5 to 8."""
+    (W_r, W_z, W), (U_r, U_z, U) = into.chunk(3), p["ahead.hidden.weight"].chunk(3)
+    b_r, b_z, b = p["ahead.input.bias"].chunk(3)
+    r, z = (W_r @ read + U_r @ h + b_r).sigmoid(), (W_z @ read + U_z @ h + b_z).sigmoid()
+    return z * h + (1 - z) * (W @ read + U @ (r * h) + b).tanh()
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_gru_is_its_equations(both: bool) -> None:
+    mixer, x = _mixer("gru", causal=not both, hidden=H), _x(2, 9, C)
+    cells = {"ahead": 1, "back": -1} if both else {"ahead": 1}
+    p, want = _leaves(mixer), {}
+    for row, slots in SEQUENCES:
+        found = []
+        for name, way in cells.items():
+            h, own = torch.zeros(H, dtype=torch.float64), {}
+            mine = {key.replace(f"{name}.", "ahead."): w for key, w in p.items() if key.startswith(name)}
+            for slot in slots[::way]:
+                own[slot] = h = _gru(mine, x[row, slot], mine["ahead.input.weight"], h)
+            found.append(own)
+        for slot in slots:
+            want[row, slot] = p["out.weight"] @ torch.cat([own[slot] for own in found]) + p["out.bias"]
+    _compare(mixer, p, mixer(x, _context(ODD)), want)
+
+
 def test_a_state_is_not_changed_by_padding() -> None:
     ours, _, theirs, _ = _twins("lstm", False)
     state, x = State([1]), _x(1, 5, C)
@@ -197,9 +225,10 @@ def _compare(mixer: Any, leaves: dict[str, Tensor], got: Tensor, want: dict[tupl
 
 
 @pytest.mark.parametrize("case", ["padded", "packed"])
-def test_bahdanau_is_its_equations(case: str) -> None:
+@pytest.mark.parametrize("reset", ["before", "after"])
+def test_bahdanau_is_its_equations(reset: str, case: str) -> None:
     """Token by token: e_j = v·tanh(W s + U h_j), α = softmax(e), c = Σ α_j h_j, s = GRU([x; c], s)."""
-    mixer = _mixer("bahdanau", causal=True, source=True, hidden=H, align=4)
+    mixer = _mixer("bahdanau", causal=True, source=True, hidden=H, align=4, reset=reset)
     target, source = _source(case)
     x, h = _x(target.batch, target.length, C), _x(source.batch, source.length, C)
     p = _leaves(mixer)
@@ -212,14 +241,12 @@ def test_bahdanau_is_its_equations(case: str) -> None:
             met = (near @ p["key.weight"].T + p["query.weight"] @ s).tanh()
             e = met @ p["attention.v"][:, 0]
             c = e.softmax(0) @ near
-            s = torch.gru_cell(
-                torch.cat((x[row, t], c))[None],
-                s[None],
-                torch.cat((p["ahead.input.weight"], p["told.weight"]), 1),
-                p["ahead.hidden.weight"],
-                p["ahead.input.bias"],
-                p["ahead.hidden.bias"],
-            )[0]
+            read, into = torch.cat((x[row, t], c)), torch.cat((p["ahead.input.weight"], p["told.weight"]), 1)
+            if reset == "before":
+                s = _gru(p, read, into, s)
+            else:
+                hidden, bias = p["ahead.hidden.weight"], p["ahead.input.bias"]
+                s = torch.gru_cell(read[None], s[None], into, hidden, bias, p["ahead.hidden.bias"])[0]
             want[row, t] = p["out.weight"] @ s + p["out.bias"]
     got = mixer(x, _context(target, source=h, source_layout=source))
     _compare(mixer, p, got, want)

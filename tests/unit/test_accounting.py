@@ -290,7 +290,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "decoder_mixer": {"kind": "luong", "input_feeding": True},
         "position": "none",
     },
+    "late reset over a source": {
+        "encoder_mixer": {"kind": "gru", "reset": "after"},
+        "decoder_mixer": {"kind": "bahdanau", "reset": "after"},
+        "position": "none",
+    },
     "sums": {"form": "decoder", "mixer": ["linear", "retention"], "position": "none"},
+    "random features": {
+        "encoder_mixer": {"kind": "linear", "map": "favor"},
+        "decoder_mixer": ["attention", {"kind": "linear", "map": "favor", "features": 7}],
+    },
     "encoder": {"form": "encoder", "position": {"kind": "learned", "max": 80}, "dropout": 0.0},
     "encoder window": {"form": "encoder", "attention": {"visible": {"kind": "window", "width": 2}}},
     "shaped": {

@@ -53,13 +53,23 @@ class LstmMixer(RecurrentMixer):
     kind: Literal["lstm"] = "lstm"
 
 
-class GruMixer(RecurrentMixer):
+class GatedMixer(RecurrentMixer):
+    """Made of gated recurrent units."""
+
+    reset: Literal["before", "after"] = Field(
+        "before",
+        description="the state is reset before it is mapped (Cho et al. 2014, section 2.3), or its map is, "
+        "after (as torch.nn.GRU has it)",
+    )
+
+
+class GruMixer(GatedMixer):
     """Gated recurrent unit (Cho et al. 2014, section 2.3)."""
 
     kind: Literal["gru"] = "gru"
 
 
-class BahdanauMixer(RecurrentMixer):
+class BahdanauMixer(GatedMixer):
     """In a decoder a GRU that reads the source before each step, by additive attention; in an encoder a
     bidirectional GRU (Bahdanau et al. 2015, section 3)."""
 

@@ -44,7 +44,9 @@ class Linear(Summing):
         (H, D, bias), N = (model.heads.count, model.head_dim, model.heads.bias), shape.tokens
         many, F = H * D, width(settings, model)
         total = linear_cost(N, model.dim, 3 * many, bias) + linear_cost(N, many, model.dim, bias)
-        total += Cost(0, 2 * 2 * N * many * F if settings.map == "favor" else 0)
+        if settings.map == "favor":
+            random = 2 * 2 * N * many * F
+            total += Cost(0, random, spared=random)  # of the features themselves there is no gradient
         both = Cost(0, 2 * 2 * N * H * F * (D + 1))
         return total + (cls.sums_cost(shape, H, F, D + 1) if place.causal else both)
 

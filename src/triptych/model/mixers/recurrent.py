@@ -47,11 +47,13 @@ class Cell(nn.Module):
 
     Attributes:
         gates: vectors of width H that the input and the state are each mapped to.
+        direct: of these maps of the state, those of the state as it is.
         states: vectors of width H that are carried; the first is the hidden state.
         bias: the state's map has a bias beside the input's.
     """
 
     gates: int
+    direct: int
     states: int
     bias = False
 
@@ -69,7 +71,7 @@ class LstmCell(Cell):
     """i, f, o = σ(W x + U h + b);  g = tanh(W x + U h + b);  c' = f c + i g;  h' = o tanh(c')
     (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000)."""
 
-    gates, states = 4, 2
+    gates, direct, states = 4, 4, 2
 
     def step(self, carry: Carry, gates_BE: Tensor) -> Carry:
         h, c = carry
@@ -80,10 +82,23 @@ class LstmCell(Cell):
 
 
 class GruCell(Cell):
-    """r, z = σ(W x + U h + b);  n = tanh(W x + b + r (U h + b'));  h' = (1 - z) n + z h
-    (Cho et al. 2014, section 2.3, with the reset gate after the product)."""
+    """r, z = σ(W x + U h + b);  n = tanh(W x + U (r h) + b);  h' = (1 - z) n + z h
+    (Cho et al. 2014, section 2.3)."""
 
-    gates, states, bias = 3, 1, True
+    gates, direct, states = 3, 2, 1
+
+    def step(self, carry: Carry, gates_BE: Tensor) -> Carry:
+        (h,) = carry
+        H, U = h.shape[1], self.hidden.weight.t()
+        r, z = torch.addmm(gates_BE[:, : 2 * H], h, U[:, : 2 * H]).sigmoid().chunk(2, 1)
+        n = torch.addmm(gates_BE[:, 2 * H :], r * h, U[:, 2 * H :]).tanh()
+        return (n + z * (h - n),)
+
+
+class LateGruCell(Cell):
+    """The same but n = tanh(W x + b + r (U h + b')), as ``torch.nn.GRU`` has it."""
+
+    gates, direct, states, bias = 3, 3, 1, True
 
     def step(self, carry: Carry, gates_BE: Tensor) -> Carry:
         (h,) = carry
@@ -96,29 +111,32 @@ class GruCell(Cell):
 class Recurrent(Mixer):
     """A cell in each direction that the stack sees, and a map of their states to the model's width."""
 
-    cell: type[Cell]
-
     def __init__(self, settings: parts.RecurrentMixer, model: ModelConfig, place: Place) -> None:
         super().__init__()
-        H = width(settings, model)
-        self.widths = [H] * self.cell.states
-        self.ahead = self.cell(model.dim, H)
-        self.back = None if place.causal else self.cell(model.dim, H)
+        cell, H = self.cell(settings), width(settings, model)
+        self.widths = [H] * cell.states
+        self.ahead = cell(model.dim, H)
+        self.back = None if place.causal else cell(model.dim, H)
         self.out = nn.Linear(H if place.causal else 2 * H, model.dim)
 
     @classmethod
+    def cell(cls, settings: Any) -> type[Cell]:
+        """What it is made of."""
+        raise NotImplementedError
+
+    @classmethod
     def cost(cls, settings: Any, model: ModelConfig, place: Place, seen: Visible, shape: Shape) -> Cost:
-        """All tokens through the cells, one product for their inputs and one a step."""
-        H, E, directions = width(settings, model), cls.cell.gates, 1 if place.causal else 2
-        cell = linear_cost(shape.tokens, model.dim, E * H, True)
-        cell += linear_cost(shape.tokens, H, E * H, cls.cell.bias)
-        cell += Cost(spared=2 * shape.batch * H * E * H)  # the first state is zeros, without a gradient
+        """All tokens through the cells, one product for their inputs and those of a step."""
+        H, own, directions = width(settings, model), cls.cell(settings), 1 if place.causal else 2
+        cell = linear_cost(shape.tokens, model.dim, own.gates * H, True)
+        cell += linear_cost(shape.tokens, H, own.gates * H, own.bias)
+        cell += Cost(spared=2 * shape.batch * H * own.direct * H)  # the first state is zeros
         return cell * directions + linear_cost(shape.tokens, directions * H, model.dim, True)
 
     @classmethod
     def kept(cls, settings: Any, model: ModelConfig, place: Place) -> tuple[int, int]:
         """The state of each row."""
-        return 0, cls.cell.states * width(settings, model)
+        return 0, cls.cell(settings).states * width(settings, model)
 
     @classmethod
     def sees(cls, settings: Any, visible: Visible) -> int | None:
@@ -165,11 +183,15 @@ def width(settings: parts.RecurrentMixer, model: ModelConfig) -> int:
 class Lstm(Recurrent):
     """See ``LstmCell``."""
 
-    cell = LstmCell
+    @classmethod
+    def cell(cls, settings: Any) -> type[Cell]:
+        return LstmCell
 
 
 @carries_out(parts.GruMixer)
 class Gru(Recurrent):
-    """See ``GruCell``."""
+    """See ``GruCell`` and ``LateGruCell``."""
 
-    cell = GruCell
+    @classmethod
+    def cell(cls, settings: Any) -> type[Cell]:
+        return GruCell if settings.reset == "before" else LateGruCell
