@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from laws.test_faults import CONFIGS, Fault, also, broken, check_fault, planted
+from laws.test_faults import ANY, CONFIGS, Fault, also, broken, check_fault, planted
 from triptych.model.mixers import apart, convolution, linear, linformer, retention, ssm, sums
 
 DECODER: dict[str, Any] = {
@@ -26,6 +26,7 @@ FAVOR = {"kind": "linear", "map": "favor", "features": 10}
 MINE: dict[str, dict[str, Any]] = {
     "linear": {**DECODER, "mixer": "linear"},
     "retention": {**DECODER, "mixer": "retention"},
+    "turning retention": {**DECODER, "mixer": "retention", "position": "rope"},
     "ssm": {**DECODER, "mixer": {"kind": "ssm", "state": 4}},
     "favor": {**DECODER, "form": "encoder", "mixer": FAVOR},
     "linformer": {**DECODER, "form": "encoder", "mixer": {"kind": "linformer", "rank": 5, "max": 40}},
@@ -45,12 +46,14 @@ FAULTS = [
       "chunks(Layout(torch.arange(keys.length).expand_as(keys.segment), keys.segment), T,"),
     F("decay counts passes", 4, "retention", sums.chunks,
       "power(*each, *first)", "power(*each, first[0], each[1] - 1)", also(2, 5, 6, 18)),
+    F("keys do not turn", 15, "turning retention", retention.Retention.forward,
+      "q, k = context.position", "q, _ = context.position"),
     F("the sum goes on into the next sequence", 5, "linear", sums.numbers,
       "begins(keys).cumsum(1)", "begins(keys).cummax(1).values.long()"),
     F("the state goes on into the next sequence", 5, "ssm", ssm.Ssm.scan,
-      "pace(context)", "pace(context)._replace(begins=[None] * u.shape[1])"),
+      "masked_fill(first, 0).", ""),
     F("padding moves the state", 4, "ssm", ssm.Ssm.scan,
-      "pace(context)", "pace(context)._replace(real=[None] * u.shape[1])"),
+      ".masked_fill(~real, 1)", ""),
     F("a chunk forgets the sum before", 4, "linear", sums.Summing.sums,
       "carry * chunk.keep + new", "new", also(2, 5, 6, 18)),
     F("a chunk does not read the sum before", 4, "retention", sums.Summing.sums,
@@ -63,7 +66,9 @@ FAULTS = [
     F("the normaliser of both directions counts padding", 2, "favor", linear.Linear.forward,
       "(k * layout.real[:, None, :, None])", "k", also(3, 5, 8, 19)),
     F("the state is forgotten between passes", 4, "ssm", ssm.Ssm.scan,
-      "carry = context.held.carry if", "carry = None if", also(6, 18)),
+      "carry = held.carry[0] if", "carry = None if", also(6, 18)),
+    F("what a chunk begins with is not decayed", 4, "ssm", ssm.scan,
+      "torch.addcmul(h, k, begun)", "h + begun", ANY),
     F("taps read one token too early", 4, "ssm", convolution.near,
       "neighbours(keys, T, reach)", "neighbours(keys, T, range(reach[0] - 1, reach[-1]))",
       also(3, 8, 18)),

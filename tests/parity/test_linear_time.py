@@ -23,7 +23,7 @@ from triptych.config import ModelConfig, RunConfig
 from triptych.errors import UserError
 from triptych.layout import Layout
 from triptych.model import DecoderOnly, build, cost
-from triptych.model.mixers import sums
+from triptych.model.mixers import ssm, sums
 from triptych.model.mixers.linear import Favor
 from triptych.model.registry import Context, Place, part_of
 from triptych.model.stack import sights
@@ -172,14 +172,19 @@ def test_queries_may_be_large() -> None:
 # -- retention
 
 
-def retention(mixer: Any, x: Array, position: Array, recurrent: bool) -> Array:
-    """Sun et al. 2023: equation 6 or 5 in each head, then equation 8, without the rotation."""
+def retention(mixer: Any, x: Array, position: Array, recurrent: bool, turns: bool = False) -> Array:
+    """Sun et al. 2023: equation 6 or 5 in each head, then equation 8. With a rotation queries and keys are
+    complex numbers, times exp(i n θ) and its conjugate; what they meet in is the real part."""
     *qkv, gate = np.split(linear(mixer.inner, x), 4, 1)
     out = []
     for h, (q, k, v) in enumerate(zip(*(heads(part, mixer.H) for part in qkv), strict=True)):
         gamma, k = 1 - 2.0 ** (-5 - h), k / np.sqrt(k.shape[1])
+        if turns:
+            angle = position[:, None] * 10000.0 ** (-np.arange(0, k.shape[1], 2) / k.shape[1])
+            q, k = ((x[:, ::2] + 1j * x[:, 1::2]) * np.exp(1j * angle) for x in (q, k))
+            k = k.conj()
         if recurrent:
-            S, y = np.zeros((k.shape[1], v.shape[1])), []
+            S, y = np.zeros((k.shape[1], v.shape[1]), k.dtype), []
             for t in range(len(q)):
                 S = gamma ** (position[t] - position[max(t - 1, 0)]) * S + np.outer(k[t], v[t])
                 y.append(q[t] @ S)
@@ -187,22 +192,26 @@ def retention(mixer: Any, x: Array, position: Array, recurrent: bool) -> Array:
         else:
             away = position[:, None] - position
             head = (q @ k.T * np.where(away >= 0, gamma ** np.maximum(away, 0), 0)) @ v
+        head = head.real
         centred = head - head.mean(1, keepdims=True)
         out.append(centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5))
     normed = np.concatenate(out, 1) * mixer.norm.weight.detach().numpy() + mixer.norm.bias.detach().numpy()
     return linear(mixer.out, silu(gate) * normed)
 
 
+@pytest.mark.parametrize("turns", [False, True])
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("recurrent", [True, False])
-def test_retention(recurrent: bool, gaps: bool) -> None:
-    """Decay goes by positions: also by those that a sequence leaves out."""
-    mixer, run = mixed(CAUSAL["retention"])
+def test_retention(recurrent: bool, gaps: bool, turns: bool) -> None:
+    """Decay, and turns, go by positions: also by those that a sequence leaves out."""
+    rope = {"position": {"kind": "rope", "layout": "interleaved"}} if turns else {}
+    mixer, run = mixed(CAUSAL["retention"], **rope)
     x = torch.randn(1, 9, C, dtype=torch.float64)
     position = torch.arange(9)[None] * (7 if gaps else 1) + (torch.arange(9)[None] ** 2 if gaps else 0)
     got = run(x, Layout(position, torch.zeros_like(position)))[0].detach().numpy()
-    want = retention(mixer, x[0].numpy(), position[0].numpy(), recurrent)
-    np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-11)
+    want = retention(mixer, x[0].numpy(), position[0].numpy(), recurrent, turns)
+    # Angles are in fp32 whatever the model's precision.
+    np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-6 if turns else 1e-11)
 
 
 # -- selective state space
@@ -294,6 +303,24 @@ def test_ssm_is_its_formula() -> None:
             y[t, e] = C_[t] @ h[e] + w["D"][e] * u[t, e]
     want = linear(mixer.out, y * silu(gate))
     np.testing.assert_allclose(run(x, Layout.full(1, 8))[0].detach().numpy(), want, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("T", [1, 2, 3, 7, 16, 18])
+def test_scan_is_token_by_token(T: int) -> None:
+    """In chunks as one after the other, and its gradients as autograd's; decays may be 0, and 1."""
+    decay = torch.rand(2, T, 5, dtype=torch.float64)
+    decay[0, T // 2], decay[1, T // 3] = 0, 1
+    given = [x.requires_grad_() for x in (decay, torch.randn(2, T, 5).double(), torch.randn(2, 5).double())]
+    (decay, add, h), want = given, []
+    for t in range(T):
+        h = decay[:, t] * h + add[:, t]
+        want.append(h)
+    weight = torch.randn(2, T, 5, dtype=torch.float64)
+    got = ssm.Scan.apply(*given)
+    torch.testing.assert_close(got, torch.stack(want, 1), rtol=1e-12, atol=1e-12)
+    grads = torch.autograd.grad((torch.stack(want, 1) * weight).sum(), given)
+    for mine, theirs in zip(torch.autograd.grad((got * weight).sum(), given), grads, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
 
 
 def test_first_steps_are_those_of_the_paper() -> None:

@@ -21,12 +21,18 @@ PATCHES = {"kind": "patches", "size": 2, "height": 4, "width": 6}
 IMAGES = {"form": "encoder", "embedding": PATCHES, "output": "classes"}
 # For each rule a configuration that breaks it, one that comes as near as may be and does not, and the key.
 Settings = dict[str, Any]
+LATENT = {"kind": "mla", "count": 2}
 EXAMPLES: dict[str, tuple[Settings, Settings, str]] = {
     "_whole_heads": ({"heads": 3}, {"heads": {"count": 3, "dim": 4}}, "model.heads.count"),
     "_pairs_turn": (
         {"position": "rope", "heads": {"count": 2, "dim": 7}},
         {"position": "rope", "heads": {"count": 2, "dim": 6}},
         "model.position.kind",
+    ),
+    "_keys_as_wide_as_heads": (
+        {"form": "decoder", "mixer": ["attention", "retention"], "position": "rope", "heads": LATENT},
+        {"form": "decoder", "mixer": ["attention", "retention"], "position": "none", "heads": LATENT},
+        "model.heads.kind",
     ),
     "_fast_and_slow": (
         {"position": {"kind": "rope", "scaling": SCALED}, "heads": {"count": 2, "dim": 2}},

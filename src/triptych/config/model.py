@@ -165,9 +165,10 @@ class ModelConfig(Settings):
         layers = zip(self.mixers("decoder"), self.sights("decoder"), strict=True)
         return max((seen.lookahead for mixer, seen in layers if mixer.attends), default=0)
 
-    def attending(self, side: Side) -> bool:
-        """Whether some layer of a stack is softmax attention over its own tokens."""
-        return any(mixer.attends for mixer in self.mixers(side))
+    def attending(self, side: Side, turning: bool = False) -> bool:
+        """Whether some layer of a stack is softmax attention over its own tokens, or something else in which
+        rotary positions act if that is asked for (``turning``)."""
+        return any(mixer.attends or (turning and mixer.turns) for mixer in self.mixers(side))
 
     @property
     def mixing(self) -> list[tuple[Side, parts.Mixer]]:

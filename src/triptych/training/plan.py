@@ -308,8 +308,8 @@ def settle(given: Mapping[str, Any], facts: Facts = LEAST) -> dict[str, Any]:
     """``given`` with every open choice made for ``facts``: those of the smallest model when not given."""
     chosen = choose(facts, given)
     asked = load_config(merge(merge(chosen, {"model": {"position": "none"}}), given)).model
-    # Rotary positions need attention, in every stack, in which they can act.
-    if not all(asked.attending(side) for side in asked.stacks):
+    # Rotary positions need something in every stack in which they can act.
+    if not all(asked.attending(side, turning=True) for side in asked.stacks):
         chosen = merge(chosen, {"model": {"position": {"kind": "sinusoidal"}}})
     return merge(chosen, given)
 

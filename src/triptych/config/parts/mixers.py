@@ -18,6 +18,7 @@ class Mixer(Part):
         attends: it is softmax attention, to which model.heads, attention, and all of position apply.
         crosses: it is softmax attention to something else than tokens of its stack: of these, positions and
             what is visible do not apply.
+        turns: its queries and keys meet by their product alone, in heads: rotary positions apply.
         takes_source: it reads the source itself, and no cross-attention stands after it.
         orderless: in both directions it treats tokens as a set; positions and what is visible alone tell of
             their order.
@@ -26,6 +27,7 @@ class Mixer(Part):
     section: ClassVar[str] = "model.mixer"
     stacks: ClassVar[frozenset[str]] = frozenset({"causal", "bidirectional"})
     attends: ClassVar[bool] = False
+    turns: ClassVar[bool] = False
     crosses: ClassVar[bool] = False
     takes_source: ClassVar[bool] = False
     orderless: ClassVar[bool] = False
@@ -181,10 +183,11 @@ class LinearMixer(HeadsMixer):
 
 
 class RetentionMixer(HeadsMixer):
-    """Linear attention whose past decays, in each head at its own rate (Sun et al. 2023, section 2), without
-    rotation."""
+    """Linear attention whose past decays, in each head at its own rate (Sun et al. 2023, section 2); with
+    position rope queries and keys turn, as there."""
 
     stacks: ClassVar[frozenset[str]] = frozenset({"causal"})
+    turns: ClassVar[bool] = True
     kind: Literal["retention"] = "retention"
 
 

@@ -11,9 +11,14 @@ if TYPE_CHECKING:
     from triptych.config.model import ModelConfig
 
 
-@refuses(parts.Position, "stacks without softmax attention, when it acts in attention", "pointless")
+@refuses(
+    parts.Position,
+    "stacks without softmax attention (rope: and without retention), when it acts in attention",
+    "pointless",
+)
 def _positions_need_attention(m: ModelConfig) -> Refusal | None:
-    without = [side for side in m.stacks if not m.attending(side)]
+    turning = isinstance(m.position, parts.Rope)
+    without = [side for side in m.stacks if not m.attending(side, turning)]
     if m.position.acts != "attention" or not without:
         return None
     return (

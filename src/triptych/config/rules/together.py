@@ -64,6 +64,18 @@ def _pairs_turn(m: ModelConfig) -> Refusal | None:
     return None
 
 
+@refuses(parts.LatentHeads, "layers of retention, with positions rope", "unbuilt")
+def _keys_as_wide_as_heads(m: ModelConfig) -> Refusal | None:
+    latent = isinstance(m.heads, parts.LatentHeads) and isinstance(m.position, parts.Rope)
+    if not latent or not any(mixer.turns for _, mixer in m.mixing):
+        return None
+    return (
+        "rope turns a part of a latent head's key, and in layers of retention whole heads",
+        "heads.kind",
+        "use grouped heads, or another mixer than retention",
+    )
+
+
 @refuses(parts.DynamicScaling, "a single turning pair")
 def _fast_and_slow(m: ModelConfig) -> Refusal | None:
     if not isinstance(m.position, parts.Rope) or not isinstance(m.position.scaling, parts.DynamicScaling):

@@ -25,7 +25,7 @@ from triptych.model.visible import Visible
 @carries_out(parts.RetentionMixer)
 class Retention(Summing):
     """Multi-scale retention (Sun et al. 2023, sections 2.1 to 2.3), γ = 1 - 2^(-5-h) in head h, from 0. Its
-    queries and keys are not rotated, and its values are as wide as they."""
+    queries and keys turn when positions are rotary, and its values are as wide as they."""
 
     def __init__(self, settings: parts.RetentionMixer, model: ModelConfig, place: Place) -> None:
         super().__init__()
@@ -54,6 +54,7 @@ class Retention(Summing):
         *qkv, gate = self.inner(x_BTC).chunk(4, -1)
         q, k, v = full(*(split_heads(x, self.H) for x in qkv))
         with torch.autocast(x_BTC.device.type, enabled=False):
+            q, k = context.position.rotate(q, k, context.layout)
             y_BHTD = self.sums(q, k * k.shape[-1] ** -0.5, v, context, self.decay)
         y = y_BHTD.transpose(1, 2).flatten(2).to(self.norm.weight.dtype)
         y = self.norm(y.flatten(0, 1)).view_as(gate)

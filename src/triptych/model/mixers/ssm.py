@@ -5,7 +5,11 @@
                    └─ gate ─ silu ─────────────────────────────────────────────┘
     scan:  h(t) = exp(Δ(t) A) h(t-1) + Δ(t) B(t) u(t),   y(t) = C(t)·h(t)     in each channel
 
-Shapes: B rows, T tokens, S slots, C model width, E inner width, N width of a channel's state, K taps.
+    tokens  ▒▒▒▒▒▒│▒▒▒▒▒▒│▒▒▒▒▒▒     √T chunks of √T tokens: a walk through all of them at once, from zero,
+                 └─ h ──┴─ h ──┘     one over their ends, and what each begins with, decayed, joins its tokens
+
+Shapes: B rows, T tokens, S slots, C model width, E inner width, N width of a channel's state, K taps,
+M = E · N.
 """
 
 from __future__ import annotations
@@ -21,8 +25,7 @@ from triptych.config import ModelConfig, parts
 from triptych.layout import Layout
 from triptych.model.mixer import Mixer
 from triptych.model.mixers.convolution import near
-from triptych.model.mixers.recurrent import walk
-from triptych.model.mixers.runs import pace
+from triptych.model.mixers.runs import begins
 from triptych.model.mixers.sums import full, numbers
 from triptych.model.registry import Context, Cost, Place, Shape, carries_out, linear_cost
 from triptych.model.visible import Visible
@@ -85,21 +88,62 @@ class Ssm(Mixer):
         return sum((x * tap for x, tap in read), self.taps_bias)
 
     def scan(self, u_BTE: Tensor, context: Context) -> Tensor:
-        """The recurrence, token by token, and D u: ``[B, T, E]``."""
+        """The recurrence, and D u: ``[B, T, E]``."""
         step, B, C = torch.split(self.select(u_BTE), self.sizes, -1)
         u, step, B, C = full(u_BTE, self.step(step), B, C)
         with torch.autocast(u.device.type, enabled=False):
             step = F.softplus(step + self.step_bias)[..., None]
             decay, add = (step * -self.A_log.exp()).exp(), step * u[..., None] * B[:, :, None]
-            carry = context.held.carry if context.held is not None else None
-            carry = carry or (torch.zeros_like(add[:, 0]).flatten(1),)
-            along = (x.flatten(2).unbind(1) for x in (decay, add))
-            h, carry = walk(
-                lambda h, decay, add: (torch.addcmul(add, decay, *h),), pace(context), carry, *along
-            )
-            if context.held is not None:
-                context.held.carry_on(*carry)
-            return (h.view_as(add) @ C[..., None]).squeeze(-1) + self.D * u
+            held, T = context.held, context.layout.length
+            keys = context.layout if held is None else held.keys
+            if not keys.plain:  # the state is zero where a sequence begins, and padding leaves it as it is
+                first, real = (x[:, -T:, None, None] for x in (begins(keys), keys.real))
+                decay = decay.masked_fill(first, 0).masked_fill(~real, 1)
+                add = add.masked_fill(~real, 0)
+            carry = held.carry[0] if held is not None and held.carry is not None else None
+            h_BM = torch.zeros_like(add[:, 0]).flatten(1) if carry is None else carry
+            h_BTM: Tensor = Scan.apply(decay.flatten(2), add.flatten(2), h_BM)  # type: ignore[no-untyped-call]
+            if held is not None:
+                held.carry_on(h_BTM[:, -1].clone())  # not a part of all states
+            return (h_BTM.view_as(add) @ C[..., None]).squeeze(-1) + self.D * u
+
+
+class Scan(torch.autograd.Function):
+    """``scan``, of which states and decays alone are kept: its gradient is a scan the other way."""
+
+    @staticmethod
+    def forward(ctx: Any, decay_BTM: Tensor, add_BTM: Tensor, h_BM: Tensor) -> Tensor:
+        after_BTM = scan(decay_BTM, add_BTM, h_BM)
+        ctx.save_for_backward(decay_BTM, after_BTM, h_BM)
+        return after_BTM
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        decay, after, h = ctx.saved_tensors
+        later = F.pad(decay[:, 1:], (0, 0, 0, 1))
+        grad = scan(later.flip(1), grads[0].flip(1), torch.zeros_like(h)).flip(1)
+        before = torch.cat((h[:, None], after[:, :-1]), 1)
+        return grad * before, grad, grad[:, 0] * decay[:, 0]
+
+
+def scan(decay_BTM: Tensor, add_BTM: Tensor, h_BM: Tensor) -> Tensor:
+    """h(t) = decay(t) h(t-1) + add(t), of all t: ``[B, T, M]``. Nothing is divided by: decays may be zero."""
+    B, T, M = decay_BTM.shape
+    chunks = math.isqrt(T)
+    size = -(-T // chunks)
+    decay, add = (
+        F.pad(x, (0, 0, 0, chunks * size - T)).view(B, chunks, size, M) for x in (decay_BTM, add_BTM)
+    )
+    within, keep = [add[:, :, 0]], [decay[:, :, 0]]
+    for i in range(1, size):
+        within.append(torch.addcmul(add[:, :, i], decay[:, :, i], within[-1]))
+        keep.append(keep[-1] * decay[:, :, i])
+    first = [h_BM]
+    for i in range(chunks - 1):
+        first.append(torch.addcmul(within[-1][:, i], keep[-1][:, i], first[-1]))
+    begun = torch.stack(first, 1)
+    out = torch.stack([torch.addcmul(h, k, begun) for h, k in zip(within, keep, strict=True)], 2)
+    return out.flatten(1, 2)[:, :T]
 
 
 def widths(settings: parts.SsmMixer, model: ModelConfig) -> tuple[int, int, int]:

@@ -35,7 +35,8 @@ class Position(nn.Module):
         return x_BTC
 
     def rotate(self, q_BHTD: Tensor, k_BGTD: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
-        """Act on the queries and keys of new tokens, in every self-attention, before keys are cached."""
+        """Act on the queries and keys of new tokens, in every self-attention and retention, before keys are
+        cached."""
         return q_BHTD, k_BGTD
 
     def bias(self, q_BHTD: Tensor, query: Layout, key: Layout, layer: int = 0) -> Tensor | None:
