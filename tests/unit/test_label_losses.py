@@ -50,7 +50,8 @@ def batch(rows: list[list[int]], labels: list[int] | None = None, targets: Any =
     ids, layout = pad(rows)
     said = torch.full_like(ids, IGNORE) if targets is None else pad(targets, fill=IGNORE)[0]
     row_labels = None if labels is None else torch.tensor(labels)
-    return Batch(ids, layout, said, tuple(range(len(rows))), labels=row_labels)
+    number = torch.tensor([rows.index(row) for row in rows])
+    return Batch(ids, layout, said, tuple(range(len(rows))), labels=row_labels, text=number)
 
 
 def gradients(of: Model, loss: Tensor) -> dict[str, Tensor]:

@@ -151,6 +151,18 @@ def test_pairs_are_first_texts_then_second(rows: list[Any], tokens: int, seed: i
         assert count == 1 or batch.ids.numel() <= tokens
 
 
+def test_texts_are_told_apart_by_what_they_were() -> None:
+    """Before tokens are hidden: else a text would be pushed from itself, and two others would be one."""
+    rows = [([5, 6, 7], [8]), ([5, 6, 7], [9]), ([10], [8]), ([11], [12])]
+    data = PairData(rows, FRAME, 100, hiding=Hiding(0.5, 4))
+    for epoch in range(20):
+        text = data.batch([0, 1, 2, 3], epoch).text
+        assert text is not None
+        same = text[:, None] == text
+        whole = [row[side] for side in (0, 1) for row in rows]
+        assert same.tolist() == [[a == b for b in whole] for a in whole]
+
+
 @settings(max_examples=20)
 @given(st.lists(st.tuples(ids, ids), min_size=1, max_size=20), budgets)
 def test_pairs_reading(rows: list[Any], tokens: int) -> None:

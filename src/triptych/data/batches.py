@@ -51,6 +51,8 @@ class Batch:
         source, source_layout: ``[B, S]`` what the encoder of an encoder–decoder reads.
         types: ``[B, T]`` the kind of each token, such as first (0) or second (1) text of a pair.
         labels: ``[B]`` what is to be said of each row as a whole, or ``IGNORE``.
+        text: ``[B]`` a number of each row's text: rows that were the same before anything was hidden have the
+            same.
     """
 
     ids: Tensor
@@ -61,6 +63,7 @@ class Batch:
     source_layout: Layout | None = None
     types: Tensor | None = None
     labels: Tensor | None = None
+    text: Tensor | None = None
 
     @property
     def count(self) -> int:

@@ -134,7 +134,17 @@ class PairData(Dataset):
         ]
         ids, layout, types = self.frame.read(texts)
         labels = torch.tensor([*range(len(index)), *[IGNORE] * len(index)])
-        return Batch(ids, layout, torch.full_like(ids, IGNORE), tuple(index), types=types, labels=labels)
+        whole = [tuple(self.pairs[i][side]) for side in (0, 1) for i in index]
+        number = {text: n for n, text in enumerate(dict.fromkeys(whole))}
+        return Batch(
+            ids,
+            layout,
+            torch.full_like(ids, IGNORE),
+            tuple(index),
+            types=types,
+            labels=labels,
+            text=torch.tensor([number[text] for text in whole]),
+        )
 
 
 def flat(words: Sequence[Ids]) -> list[int]:

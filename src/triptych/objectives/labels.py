@@ -99,7 +99,7 @@ class EmbedLoss:
 
     def loss(self, model: Model, batch: Batch, progress: float = 1.0) -> Loss:
         """The batch's loss; cosines are in fp32 whatever the precision of the model."""
-        assert batch.labels is not None
+        assert batch.labels is not None and batch.text is not None
         aux: list[Tensor] | None = [] if model.training else None
         vectors_BC = model.output(run(model, batch, aux), batch.layout)
         first = (batch.labels != IGNORE).nonzero()[:, 0]
@@ -107,19 +107,14 @@ class EmbedLoss:
         with torch.autocast(vectors_BC.device.type, enabled=False):
             unit_BC = F.normalize(vectors_BC.float(), dim=-1)
             cosines_PP = unit_BC[first] @ unit_BC[second].t()
-        apart_PP = ~(alike(batch, first) | alike(batch, second)).fill_diagonal_(False)
+        a, b = batch.text[first], batch.text[second]
+        apart_PP = ((a[:, None] != a) & (b[:, None] != b)).fill_diagonal_(True)
         logits_PP = (cosines_PP / self.temperature).where(apart_PP, -torch.inf)
         own = torch.arange(len(first), device=first.device)
         smoothing = self.smoothing if model.training else 0.0
         there, back = chosen(logits_PP, own, smoothing), chosen(logits_PP.t(), own, smoothing)
         loss = Loss((there.sum + back.sum) / 2, len(first), (there.nll + back.nll) / 2)
         return loss.plus(aux or ())
-
-
-def alike(batch: Batch, row: Tensor) -> Tensor:
-    """``[P, P]``: which of these rows hold the same tokens."""
-    ids_PT = batch.ids.masked_fill(~batch.layout.real, IGNORE)[row]
-    return (ids_PT[:, None] == ids_PT).all(-1)
 
 
 class NextSentenceLoss(TokenLoss):

@@ -29,6 +29,8 @@ class Deformable(Mixer):
     al. 2021, equation 2); V is zero outside the grid. At first they do not depend on it: each head looks in
     a direction of its own, 1 … K steps far."""
 
+    undecayed = ("start",)
+
     def __init__(self, settings: parts.DeformableMixer, model: ModelConfig, place: Place) -> None:
         super().__init__()
         self.settings = settings

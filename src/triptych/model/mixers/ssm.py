@@ -36,6 +36,8 @@ class Ssm(Mixer):
     """S6 in a gated block (Mamba; Gu and Dao 2023, sections 3.2 to 3.6): A by zero-order hold, B by Euler's
     rule. At first A is -1 … -N, and Δ of nothing between 0.001 and 0.1."""
 
+    undecayed = ("A_log",)
+
     def __init__(self, settings: parts.SsmMixer, model: ModelConfig, place: Place) -> None:
         super().__init__()
         (E, N, R), K = widths(settings, model), settings.kernel

@@ -53,6 +53,8 @@ class T5Buckets(Position):
     """A table of a number a bucket and head, which all layers of the stack share (Raffel et al. 2020, section
     2.1). An encoder's first half of buckets is for what comes before, its second for what comes after."""
 
+    undecayed = ("table",)
+
     def __init__(self, settings: parts.T5Buckets, model: ModelConfig, place: Place) -> None:
         super().__init__(settings, model, place)
         self.settings, self.causal = settings, place.causal

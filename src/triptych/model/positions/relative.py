@@ -69,6 +69,8 @@ class TransformerXL(Position):
     queries with r_j, without a table of differences: ``(q + v) · W r_(i-j) = turn_i(Wᵀ(q + v)) · r_j``.
     """
 
+    undecayed = ("u", "v")
+
     def __init__(self, settings: parts.TransformerXL, model: ModelConfig, place: Place) -> None:
         super().__init__(settings, model, place)
         H, D = model.heads.count, model.head_dim
