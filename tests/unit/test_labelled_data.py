@@ -23,6 +23,7 @@ from triptych.data import (
     show,
     translation_batch,
 )
+from triptych.data.labelled import Hiding
 from triptych.data.packing import laid
 from triptych.errors import UserError
 from triptych.text import Tokenizer, train_tokenizer

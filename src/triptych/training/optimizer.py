@@ -11,8 +11,8 @@ from triptych.config import OptimizerConfig
 def build_optimizer(
     settings: OptimizerConfig, model: nn.Module, head: nn.Module | None = None, head_rate: float = 1.0
 ) -> torch.optim.Optimizer:
-    """Adam or AdamW (Loshchilov and Hutter 2019); biases and norms are never decayed: vectors, and what a module
-    names as ``undecayed``.
+    """Adam or AdamW (Loshchilov and Hutter 2019); biases and norms are never decayed: vectors, and what a
+    module names as ``undecayed``.
 
     Args:
         head: a part of the model that learns at ``head_rate`` times the rate of the others.
