@@ -211,3 +211,14 @@ def test_a_read_only_folder(cli: Cli, tmp_path: Path) -> None:
     tsv(tmp_path / "pairs.tsv")
     (tmp_path / "ro").mkdir(mode=0o500)
     refused(cli("train", "pairs.tsv", *TRAIN[:-1], "ro/run"), "ro")
+
+
+def test_what_is_read_is_not_written_over(here: Cli, tmp_path: Path) -> None:
+    """Under its own name or another."""
+    (tmp_path / "in.txt").write_text("one\n", encoding="utf-8")
+    (tmp_path / "same.txt").symlink_to("in.txt")
+    for command in ("translate", "embed"):
+        for out in ("in.txt", "same.txt"):
+            done = here(command, "run", "in.txt", "--out", out)
+            assert done.returncode == 2 and "it would be lost" in done.stderr
+    assert (tmp_path / "in.txt").read_text(encoding="utf-8") == "one\n"

@@ -440,6 +440,7 @@ def test_impossible_models(model: dict[str, Any], where: str) -> None:
         ({"decoding": {"strategy": "greedy", "n_best": 2}}, "decoding.n_best"),
         ({"decoding": {"min_length": 9, "max_length": 8}}, "decoding.min_length"),
         ({"training": {"steps": 9, "budget": "1m"}}, "training.budget"),
+        ({"training": {"schedule": {"kind": "constant", "floor": 0.5}}}, "training.schedule.floor"),
     ],
 )
 def test_impossible_runs(section: dict[str, Any], where: str) -> None:
@@ -454,6 +455,9 @@ OTHER_THAN_DEFAULT = {
     "documents": "line",
     "packing": "stream",
     "max_length": 9,
+    "source": "en",
+    "target": "en",
+    "cleaning": {"dedupe": False},
 }
 
 
@@ -461,18 +465,19 @@ OTHER_THAN_DEFAULT = {
 @pytest.mark.parametrize("key", sorted(OTHER_THAN_DEFAULT))
 def test_what_an_objective_does_not_read_is_refused(key: str, kind: str) -> None:
     """Of the settings of the data, with the objectives that would read it."""
-    kinds = READ_BY[f"data.{key}"]
+    section = "text" if f"text.{key}" in READ_BY else "data"
+    kinds = READ_BY[f"{section}.{key}"]
     model = {"form": objectives()[kind].forms[0]}
-    given = {"model": model, "objective": kind, "data": {key: OTHER_THAN_DEFAULT[key]}}
+    given = {"model": model, "objective": kind, section: {key: OTHER_THAN_DEFAULT[key]}}
     if kind in kinds:
         RunConfig.parse(given)
         return
     error = _refused(given)
-    assert error.where == f"data.{key}" and all(other in error.mend for other in kinds)
+    assert error.where == f"{section}.{key}" and all(other in error.mend for other in kinds)
 
 
 def test_all_that_objectives_read_is_looked_at() -> None:
-    assert {f"data.{key}" for key in OTHER_THAN_DEFAULT} == set(READ_BY)
+    assert sorted(OTHER_THAN_DEFAULT) == sorted(where.partition(".")[2] for where in READ_BY)
 
 
 @given(st.integers(1, 200), st.integers(1, 64))

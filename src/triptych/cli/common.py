@@ -129,8 +129,9 @@ def existing(path: Path, what: str) -> Path:
     return path
 
 
-def check_writable(path: Path) -> None:
-    """Refuse, before any work, a file that could not be written after it. Raises UserError."""
+def check_writable(path: Path, *read: Path) -> None:
+    """Refuse, before any work, a file that could not be written after it, or is one of those that are
+    ``read``. Raises UserError."""
     from triptych.config.load import standing
 
     folder, stands = Path(os.path.realpath(path)).parent, standing(path)
@@ -140,6 +141,8 @@ def check_writable(path: Path) -> None:
         raise UserError(f"there is no folder {folder} to write to", str(path), "make the folder first")
     if not os.access(folder if not stands or path.is_file() else path, os.W_OK):
         raise UserError("this file may not be written", str(path), "check that you may write there")
+    if any(standing(one) and standing(path) and os.path.samefile(path, one) for one in read):
+        raise UserError("this is the file that is read, and it would be lost", str(path), "name another")
 
 
 def load_fast(run: Path) -> Bundle:

@@ -24,7 +24,7 @@ def embed(
     from triptych.text import read_lines
 
     existing(file, "a file of lines")
-    check_writable(out)
+    check_writable(out, file)
     lines = read_lines(file)
     if not lines:
         raise UserError("this file is empty: there is nothing to make vectors of", str(file), "name another")

@@ -40,7 +40,7 @@ def evaluate(
         mend = "leave one of them out"
         raise UserError("give files, or --source and --reference, not both", "command line", mend)
     if picture is not None:
-        check_writable(picture)
+        check_writable(picture, *map(Path, files or ()))
     keep_memory()
     prefer_fast_fp32()
     bundle = load(run)

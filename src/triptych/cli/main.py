@@ -31,6 +31,8 @@ from triptych.cli import (
 )
 from triptych.errors import UserError
 
+INTERRUPTED = 130
+
 app = typer.Typer(
     name="triptych",
     help="The Transformer, whole: raw text to a trained, verified, explained and fast model.",
@@ -74,12 +76,14 @@ def main(argv: list[str] | None = None) -> int:
         _streams()
         result = app(args=argv, standalone_mode=False)
         sys.stdout.flush()
+        if result == INTERRUPTED:  # the parser makes a code of it
+            raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
     except (KeyboardInterrupt, typer.Abort):
         print("\ninterrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except (BrokenPipeError, SystemExit):  # the parser makes the second, of code 1, of the first
         return 141
     except OSError as error:

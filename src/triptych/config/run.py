@@ -165,6 +165,13 @@ class ScheduleConfig(Settings):
         noam = isinstance(data, dict) and data.get("kind") == "noam"
         return {"peak": 1.0, **data} if noam else data
 
+    @model_validator(mode="after")
+    def _falls(self) -> Self:
+        if self.floor and self.kind not in ("cosine", "linear"):
+            what, mend = f"{self.kind} falls to no floor", "leave it out, or use cosine or linear"
+            raise UserError(what, "training.schedule.floor", mend)
+        return self
+
 
 class TrainingConfig(Settings):
     """The loop: length, precision, checkpoints. One of ``steps``, ``epochs`` and ``budget`` ends it; with the
@@ -262,6 +269,9 @@ OF_TEXTS = (
 )  # fmt: skip
 RUNNING = ("causal", "masked", "denoise")
 READ_BY = {
+    "text.source": ("translation",),
+    "text.target": ("translation",),
+    "text.cleaning": ("translation",),
     "data.fields": ("translation", *RUNNING, "classify", "embed"),
     "data.column": ("tag",),
     "data.repair": ("tag",),
@@ -270,7 +280,7 @@ READ_BY = {
     "data.packing": ("causal", "instruction", "classify", "tag", "embed"),
     "data.max_length": ("translation", "classify", "tag", "embed"),
 }
-"""The objectives that read a setting of the data; with others it would change nothing."""
+"""The objectives that read a setting of texts and data; with others it would change nothing."""
 
 
 class RunConfig(Settings):
