@@ -83,9 +83,18 @@ class Layout:
         plain = self.plain and start == 0
         return Layout(self.position[:, start:stop], self.segment[:, start:stop], plain, self.alike)
 
-    def part(self, start: int, stop: int) -> Layout:
-        """``narrow``, the same object each time: what is remembered of it is shared by all layers."""
-        return self.memo(("part", start, stop), lambda: self.narrow(start, stop))
+    def part(self, start: int, stop: int, head: int = 0) -> Layout:
+        """``narrow``, after the first ``head`` slots; the same object each time: what is remembered of it is
+        shared by all layers."""
+
+        def make() -> Layout:
+            if not head:
+                return self.narrow(start, stop)
+            own = self.position, self.segment
+            position, segment = (torch.cat((x[:, :head], x[:, start:stop]), 1) for x in own)
+            return Layout(position, segment, alike=self.alike)
+
+        return self.memo(("part", start, stop, head), make)
 
     def first(self) -> Layout:
         """The first row alone."""
@@ -104,6 +113,15 @@ class Layout:
         newer = now > before.cummax(1).values
         step = self.position[:, 1:] == self.position[:, :-1] + 1
         return bool((~begins | newer).all() & (~goes_on | step).all())
+
+    @property
+    def placed(self) -> bool:
+        """Each token stands in the slot of its position: one sequence a row, from the first slot on."""
+        return self.plain or self.memo("placed", self._placed)
+
+    def _placed(self) -> bool:
+        slot = torch.arange(self.length, device=self.position.device)
+        return bool(((self.position == slot) | ~self.real).all())
 
     def to(self, device: torch.device | str) -> Layout:
         """The same on another device."""

@@ -1,4 +1,4 @@
-"""Attention in blocks of queries is attention at once, with memory and products that grow with T · w."""
+"""Attention in blocks of queries is attention at once; memory and products grow with T · (w + g)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from triptych.config import ModelConfig
@@ -19,8 +20,42 @@ from triptych.layout import Layout
 from triptych.model import DecoderOnly, EncoderOnly, build, cost
 from triptych.model import blocks as cutting
 from triptych.model.blocks import Span, products, spans
-from triptych.model.visible import Causal, Reach, SameSegment, Window
+from triptych.model.visible import Causal, Reach, SameSegment, Visible, Window, sight
 
+
+def any_of(*of: Any) -> dict[str, Any]:
+    """What one of them lets see."""
+    return {"kind": "any", "of": list(of)}
+
+
+def all_of(*of: Any) -> dict[str, Any]:
+    """What all of them let see."""
+    return {"kind": "all", "of": list(of)}
+
+
+WIDE, GLOBAL = {"kind": "window", "width": 20}, {"kind": "global", "count": 5}
+# Near keys and the first: blocks where each row is one sequence from its first slot on.
+FIRST: dict[str, Any] = {
+    "longformer": any_of(WIDE, GLOBAL),
+    "dilated, global": any_of({"kind": "dilated", "width": 5, "step": 4}, GLOBAL),
+    "global alone": GLOBAL,
+    "all of any": all_of(
+        any_of(WIDE, {"kind": "global", "count": 7}),
+        any_of({"kind": "blocks", "size": 11}, GLOBAL),
+        any_of({"kind": "random", "size": 4, "count": 5}, {"kind": "global", "count": 2}),
+    ),
+    "any of all": any_of(all_of(WIDE, {"kind": "global", "count": 9}), all_of("everything", GLOBAL)),
+    "far global": any_of({"kind": "window", "width": 3}, {"kind": "global", "count": 70}),
+}
+PREFIX: dict[str, Any] = {
+    "prefix": {"kind": "prefix", "length": 13, "beside": WIDE},
+    "long prefix": {"kind": "prefix", "length": 70, "beside": {"kind": "window", "width": 4}},
+    "prefix, global": {"kind": "prefix", "length": 4, "beside": any_of(WIDE, GLOBAL)},
+    "prefixes": all_of(
+        {"kind": "prefix", "length": 9, "beside": WIDE},
+        {"kind": "prefix", "length": 6, "beside": "everything"},
+    ),
+}
 SIGHTS: dict[str, Any] = {
     "window": {"kind": "window", "width": 20},
     "dilated": {"kind": "dilated", "width": 7, "step": 3},
@@ -33,6 +68,7 @@ SIGHTS: dict[str, Any] = {
         "kind": "any",
         "of": [{"kind": "window", "width": 5}, {"kind": "dilated", "width": 4, "step": 8}],
     },
+    "row": {"kind": "axial", "width": 15, "axis": "row"},
 }
 # The positions and shapes of attention that blocks must leave alone.
 PARTS: dict[str, dict[str, Any]] = {
@@ -54,7 +90,7 @@ T = 230
 def config_of(sight: str, form: str, **parts: Any) -> ModelConfig:
     """A small model without dropout."""
     base = {"form": form, "vocab": 30, "dim": 16, "layers": 1, "dropout": 0.0, "norm": {"placement": "pre"}}
-    attention = {**parts.pop("attention", {}), "visible": SIGHTS[sight]}
+    attention = {**parts.pop("attention", {}), "visible": (SIGHTS | FIRST | PREFIX)[sight]}
     return ModelConfig.parse({**base, **parts, "attention": attention})
 
 
@@ -98,14 +134,45 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
+def met(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many keys each block meets, from here on."""
+    from triptych.model import attention
+
+    seen: list[int] = []
+    real = attention.attend
+
+    def spy(q: Tensor, k: Tensor, *rest: Any, **more: Any) -> Tensor:
+        seen.append(k.shape[2])
+        return real(q, k, *rest, **more)
+
+    monkeypatch.setattr(attention, "attend", spy)
+    return seen
+
+
+def blocks(visible: Visible, layout: Layout) -> list[int]:
+    """How many keys each block meets."""
+    seen: list[int] = []
+
+    def meet(q: Tensor, k: Tensor, v: Tensor, query: Layout, key: Layout) -> Tensor:
+        assert (query.length, key.length) == (q.shape[2], k.shape[2]) and torch.equal(k, v)
+        seen.append(k.shape[2])
+        return q
+
+    x = torch.zeros(layout.batch, 1, layout.length, 1)
+    cutting.in_blocks(x, x, x, visible, layout, layout, meet, relative=True)
+    return seen
+
+
 CASES = [(sight, "rope, grouped") for sight in SIGHTS] + [
     ("window", part) for part in PARTS if part[:4] != "rope"
 ]
 CASES += [("joined", "latent, additive"), ("dilated", "t5"), ("blocks", "alibi, sinks"), ("dilated", "xl")]
+CASES += [("longformer", part) for part in PARTS] + [(sight, "alibi, sinks") for sight in FIRST]
+FORMS = [(*case, form) for case in CASES for form in ("decoder", "encoder")]
+FORMS += [(sight, "rope, grouped", "decoder") for sight in PREFIX] + [("prefix", "shaw, soft cap", "decoder")]
 
 
-@pytest.mark.parametrize("form", ["decoder", "encoder"])
-@pytest.mark.parametrize(("sight", "part"), CASES)
+@pytest.mark.parametrize(("sight", "part", "form"), FORMS)
 def test_blocks_are_attention_at_once(
     sight: str, part: str, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +215,54 @@ def test_chunks_over_a_cache(part: str, side: Any, monkeypatch: pytest.MonkeyPat
     torch.testing.assert_close(torch.cat(got, 1)[real], want[real], rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize("sight", ["longformer", "all of any", "prefix", "long prefix"])
+@pytest.mark.parametrize("side", ["full", "right", "left"])
+@torch.no_grad()
+def test_chunks_over_a_cache_of_all(sight: str, side: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Near keys and the first, over a cache: in blocks while each row begins in its first slot."""
+    model: Any = build(config_of(sight, "decoder", **PARTS["t5"]), seed=0).double().eval()
+    layout = Layout.full(2, 500) if side == "full" else Layout.padded([500, 380], side)
+    ids = torch.randint(4, 30, (2, 500))
+    with monkeypatch.context() as patch:
+        at_once(patch)
+        want = model.decode(ids, Layout(layout.position, layout.segment))
+    state, at, got = model.start(), 0, []
+    seen = met(monkeypatch)
+    for length in (200, 3, 147, 1, 149):
+        got.append(model.decode(ids[:, at : at + length], layout.narrow(at, at + length), state=state))
+        at += length
+    assert (max(seen) == 500) == (side == "left") and len(seen) > 5 * (side != "left")
+    real = layout.real
+    torch.testing.assert_close(torch.cat(got, 1)[real], want[real], rtol=0, atol=1e-11)
+
+
+def test_where_the_first_keys_are_in_the_first_slots() -> None:
+    """Blocks in full rows and in those padded on the right; at once in others, and in all of these where
+    positions are what slots are not."""
+    config = config_of("longformer", "decoder")
+    visible = sight(config.attention.visible, True)  # type: ignore[arg-type]
+    cut = {name: len(blocks(visible, one)) for name, one in layouts(config).items()}
+    assert cut == {"full": 4, "right": 4, "left": 1, "packed": 1}
+    right, slot = Layout.padded([170, T]), torch.arange(T)
+    noise = torch.where(right.real, right.position, 7)
+    assert len(blocks(visible, Layout(noise, right.segment))) == 4
+    assert len(blocks(visible, Layout(right.position, right.segment.clamp(min=0)))) == 1
+    for at in (slot + 1, slot.roll(1), slot.clamp(max=T - 2)):
+        assert len(blocks(visible, Layout(at[None], right.segment[1:]))) == 1
+
+
+def test_whether_slots_are_places_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a layout, however many layers; never of rows that are known to be full."""
+    asked: list[int] = []
+    monkeypatch.setattr(Layout, "_placed", lambda self: asked.append(1) or True)
+    model: Any = build(config_of("longformer", "decoder", position="none", layers=3), seed=0)
+    ids, right = torch.zeros(2, T, dtype=torch.int64), Layout.padded([170, T])
+    model.decode(ids, Layout.full(2, T))
+    assert not asked
+    model.decode(ids, right)
+    assert len(asked) == 1
+
+
 @torch.no_grad()
 def test_rows_in_disorder_are_met_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where near in position is not near in slots, nothing is cut."""
@@ -163,8 +278,11 @@ def test_rows_in_disorder_are_met_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     torch.testing.assert_close(got, model.decode(ids, Layout(twice.position, twice.segment)))
 
 
+LIMITS = st.one_of(st.none(), st.integers(0, 300))
 REACHES = st.builds(
-    Reach, st.one_of(st.none(), st.integers(0, 300)), st.one_of(st.none(), st.integers(0, 300))
+    lambda back, ahead, first, wide: Reach(back, ahead, first, min(first, wide)),
+    *(LIMITS, LIMITS),
+    *(st.one_of(st.just(0), st.integers(0, 200)) for _ in range(2)),
 )
 
 
@@ -179,16 +297,27 @@ def test_spans_hold_all_that_is_seen(reach: Reach, queries: int, cached: int) ->
         ahead = keys if reach.ahead is None else reach.ahead
         assert 0 <= s.first <= max(0, cached + s.start - back)
         assert min(keys, cached + s.stop - 1 + ahead + 1) <= s.last <= keys
+        met = {*range(s.head), *range(s.first, s.last)}
+        assert len(met) == s.keys and met >= {*range(min(reach.first, keys))}, "each once"
+        wide = cached + s.start < reach.wide
+        assert not wide or s.keys == keys
         if len(cut) > 1:
-            assert s.last - s.first <= 1.5 * (back + ahead + 1) + 64
+            assert not wide or cached + s.stop <= reach.wide
+            assert wide or s.keys <= 1.5 * (back + ahead + 1 + reach.first) + 64
     assert products(reach, queries, keys) <= queries * keys
 
 
-@pytest.mark.parametrize("form", ["decoder", "encoder"])
+@pytest.mark.parametrize(
+    ("sight", "form"),
+    [(sight, form) for sight in ("window", *FIRST) for form in ("decoder", "encoder")]
+    + [(sight, "decoder") for sight in PREFIX],
+)
 @pytest.mark.parametrize("length", [60, 146, 147, 190, 300, 513])
-def test_products_are_counted(form: str, length: int) -> None:
-    """The formula is what is carried out, whether or not a length is cut."""
-    config = config_of("window", form, position="rope", heads={"count": 4, "kv": 2})
+def test_products_are_counted(sight: str, form: str, length: int) -> None:
+    """The formula is what is carried out, whether or not a length is cut. With dropout on the weights the
+    counter sees the products of blocks of any length."""
+    parts = {"position": "rope", "heads": {"count": 4, "kv": 2}, "attention": {"dropout": 0.1}}
+    config = config_of(sight, form, **parts)
     model: Any = build(config, seed=0)
     with FlopCounterMode(display=False) as counter:
         model(torch.zeros(2, length, dtype=torch.int64), Layout.full(2, length))
@@ -211,11 +340,30 @@ def saved(run: Callable[[], Tensor]) -> int:
     return sum(storages.values())
 
 
-@pytest.mark.parametrize("side", ["full", "left"])
-@pytest.mark.parametrize("form", ["decoder", "encoder"])
-def test_memory_is_linear(form: str, side: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """The most values that a tensor has among those made."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.most = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for x in out if isinstance(out, tuple | list) else [out]:
+            if isinstance(x, Tensor):
+                self.most = max(self.most, x.untyped_storage().nbytes() // x.element_size())
+        return out
+
+
+LINEAR = [("window", form, side) for form in ("decoder", "encoder") for side in ("full", "left")]
+LINEAR += [("longformer", form, side) for form in ("decoder", "encoder") for side in ("full", "right")]
+LINEAR += [(sight, "decoder", side) for sight in ("prefix", "all of any") for side in ("full", "right")]
+
+
+@pytest.mark.parametrize(("sight", "form", "side"), LINEAR)
+def test_memory_is_linear(sight: str, form: str, side: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice the tokens, twice the memory; at once, more than three times."""
-    config = config_of("window", form, position="alibi", heads=2)
+    config = config_of(sight, form, position="alibi", heads=2)
     model: Any = build(config, seed=0)
 
     def bytes_of(length: int) -> int:
@@ -227,6 +375,26 @@ def test_memory_is_linear(form: str, side: Any, monkeypatch: pytest.MonkeyPatch)
     assert many < 2.05 * few
     at_once(monkeypatch)
     assert bytes_of(2000) > 3 * bytes_of(1000) and bytes_of(2000) > 4 * many
+
+
+@pytest.mark.parametrize(
+    ("sight", "form"), [("longformer", "encoder"), ("longformer", "decoder"), ("prefix", "decoder")]
+)
+def test_time_and_the_largest_tensor_are_linear(sight: str, form: str) -> None:
+    """Four times the tokens: of a pass and its gradients, four times the products of attention, and no tensor
+    more than four times as large."""
+    config = config_of(sight, form, position="alibi", heads=2)
+    model: Any = build(config, seed=0)
+
+    def cost_of(length: int) -> tuple[int, int]:
+        run = model.decode if form == "decoder" else model.encode
+        with Largest() as made, FlopCounterMode(display=False) as counter:
+            run(torch.zeros(2, length, dtype=torch.int64), Layout.full(2, length)).sum().backward()
+        return made.most, counter.get_total_flops()
+
+    (few, less), (many, more) = cost_of(1000), cost_of(4000)
+    assert many <= 4.05 * few and more < 4.1 * less
+    assert many < 4000 * 200
 
 
 def test_masks_of_like_blocks_are_one() -> None:

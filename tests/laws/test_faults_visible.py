@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from laws.test_faults import ANY, CONFIGS, Fault, also, broken, check_fault, planted
-from triptych.model import blocks, sparse, state
+from triptych import layout
+from triptych.model import attention, blocks, sparse, state
 
 TINY: dict[str, Any] = {"vocab": 30, "dim": 16, "layers": 1, "heads": {"count": 2, "kv": 1}, "tie": "none"}
 VISIBLE: dict[str, dict[str, Any]] = {
@@ -17,6 +18,7 @@ VISIBLE: dict[str, dict[str, Any]] = {
     "global": {"kind": "any", "of": [{"kind": "window", "width": 2}, {"kind": "global", "count": 2}]},
     "random": {"kind": "random", "size": 2, "seed": 3},
     "prefix": {"kind": "prefix", "length": 3},
+    "near prefix": {"kind": "prefix", "length": 3, "beside": {"kind": "window", "width": 2}},
 }
 CONFIGS |= {
     f"{form} {name}": {**TINY, "form": form, "position": "rope", "attention": {"visible": seen}}
@@ -32,6 +34,16 @@ FAULTS = [
       "offset + start - back", "offset + start"),
     F("a block does not look ahead of its border", 13, "encoder window", blocks.spans,
       "offset + stop + ahead", "offset + stop"),
+    F("later blocks forget the first keys", 13, "decoder global", blocks.spans,
+      "last, head) if", "last) if"),
+    F("later blocks forget the prefix", 13, "decoder near prefix", blocks.spans,
+      "last, head) if", "last) if"),
+    F("global queries see a block's keys only", 13, "encoder global", blocks.spans,
+      "min(queries, max(0, wide - offset))", "0"),
+    F("padding stands in the first slots", 13, "decoder global", layout.Layout._placed,
+      "(self.position == slot) | ~self.real", "self.real | ~self.real"),
+    F("a global token is not kept", 4, "decoder global", attention.SelfAttention.sees.__func__,  # type: ignore[attr-defined]
+      "None if visible.reach.first else ", "", ANY),
     F("blocks that differ share a mask", 13, "decoder blocks", blocks.in_blocks,
       " and is_relative(visible)", ""),
     F("slots of blocks are dropped one too early", 4, "decoder blocks", state.Book._drop,

@@ -63,7 +63,7 @@ FAULTS = [
       "(torch.arange(query.length)[:, None] - torch.arange(key.length)).expand(query.batch, -1, -1)",
       also(2, 3, 5, 6, 8, 18)),
     F("old keys are dropped", 4, "memory", retrieval.Retrieval.sees.__func__,  # type: ignore[attr-defined]
-      "return visible.reach.back", "return 2", also(6, 17, 18)),
+      "else visible.reach.back", "else 2", also(6, 17, 18)),
     F("gates learn nothing", 10, "memory", retrieval.Retrieval.forward,
       "self.gate.sigmoid()", "self.gate.detach().sigmoid()"),
     F("choosing is not counted", 17, "memory", retrieval.Retrieval.cost.__func__,  # type: ignore[attr-defined]

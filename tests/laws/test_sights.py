@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -18,7 +19,7 @@ from triptych.insight.laws.sights import SEEN, mixed
 from triptych.layout import Layout
 from triptych.model import DecoderOnly, build, sparse
 from triptych.model.sparse import Random
-from triptych.model.visible import Visible, is_relative, sight
+from triptych.model.visible import Reach, Visible, is_relative, sight
 
 SMALL = st.integers(1, 4)
 SIMPLE = st.one_of(
@@ -101,15 +102,80 @@ def test_masks_are_the_rules(both: bool, data: dict[str, Any], seed: int) -> Non
 @pytest.mark.parametrize("both", [False, True], ids=["causal", "both"])
 @given(data=SIGHTS)
 def test_reach_is_true(both: bool, data: dict[str, Any]) -> None:
-    """Nothing further is seen; for a choice by itself, what lies at the reach is seen."""
+    """Nothing else is seen; for a choice by itself, what lies at the reach is seen."""
     settings, rows = chosen(data).attention.visible, Layout.full(1, 40)
     visible = sight(settings, not both)  # type: ignore[arg-type]
-    away = (rows.position[0][:, None] - rows.position[0])[visible(rows, rows)[0]]
-    back, ahead = visible.reach
-    assert back is None or int(away.max()) <= back
-    assert ahead is None or int(-away.min()) <= ahead
+    seen, q, k = visible(rows, rows)[0], rows.position[0][:, None], rows.position[0]
+    back, ahead, first, wide = visible.reach
+    near = (q - k <= (40 if back is None else back)) & (k - q <= (40 if ahead is None else ahead))
+    assert not bool((seen & ~near & (k >= first) & (q >= wide)).any()) and wide <= first
+    away = (q - k)[seen]
     if data["kind"] in ("window", "dilated", "blocks"):
-        assert back == int(away.max()) and ahead == int(-away.min())
+        assert (back, ahead, first) == (int(away.max()), int(-away.min()), 0)
+    if data["kind"] == "global":
+        assert visible.reach == (0, 0, data["count"], data["count"] * both)
+
+
+WINDOW, FIRST = {"kind": "window", "width": 4}, {"kind": "global", "count": 3}
+
+
+@pytest.mark.parametrize(
+    ("kind", "of", "causal", "both"),
+    [
+        ("any", [WINDOW, FIRST], (3, 0, 3, 0), (3, 3, 3, 3)),
+        ("any", [WINDOW, {**FIRST, "count": 9}, FIRST], (3, 0, 9, 0), (3, 3, 9, 9)),
+        ("any", [FIRST, "everything"], (None, 0, 3, 0), (None, None, 3, 3)),
+        ("all", [WINDOW, FIRST], (3, 0, 0, 0), (3, 3, 0, 0)),
+        ("all", [FIRST, "everything"], (0, 0, 3, 0), (0, 0, 3, 3)),
+        ("all", [FIRST, {"kind": "random", "size": 2}], (0, 0, 3, 0), (0, 0, 3, 3)),
+        ("all", [{"kind": "any", "of": [WINDOW, FIRST]}, {**FIRST, "count": 2}], (0, 0, 3, 0), (0, 0, 3, 3)),
+        ("all", [{"kind": "any", "of": [WINDOW, FIRST]}, {**WINDOW, "width": 8}], (7, 0, 0, 0), (7, 7, 0, 0)),
+    ],
+)
+def test_reach_of_several(kind: str, of: list[Any], causal: Any, both: Any) -> None:
+    """No wider than what bounds what is seen, and in decoders never wide."""
+    settings: Any = chosen({"kind": kind, "of": of}).attention.visible
+    assert (sight(settings, True).reach, sight(settings, False).reach) == (causal, both)
+
+
+@dataclass(frozen=True)
+class Within(Visible):
+    """All that a reach allows."""
+
+    most: Reach
+
+    def __call__(self, query: Layout, key: Layout) -> Tensor:
+        q, k = query.position[:, :, None], key.position[:, None, :]
+        back, ahead = (99 if limit is None else limit for limit in self.most[:2])
+        return ((q - k <= back) & (k - q <= ahead)) | (k < self.most.first) | (q < self.most.wide)
+
+    @property
+    def reach(self) -> Reach:
+        return self.most
+
+
+LIMIT = st.one_of(st.none(), st.integers(0, 5))
+WITHIN = st.builds(
+    lambda back, ahead, first, wide: Within(Reach(back, ahead, first, min(first, wide))),
+    *(LIMIT, LIMIT, st.integers(0, 5), st.integers(0, 5)),
+)
+
+
+@given(one=WITHIN, other=WITHIN)
+@example(one=Within(Reach(None, 3)), other=Within(Reach(0, 0, 2, 2)))
+def test_reach_of_two(one: Visible, other: Visible) -> None:
+    """Whatever two see, alone or both, is in their reach."""
+    rows = Layout.full(1, 20)
+    for both in (one & other, one | other):
+        assert not bool((both(rows, rows) & ~Within(both.reach)(rows, rows)).any())
+        assert both.reach.wide <= both.reach.first
+
+
+def test_what_sees_the_first_tokens_keeps_all() -> None:
+    """A cache of the newest tokens is one of a window alone: it would not hold the first."""
+    seen = [WINDOW, {"kind": "any", "of": [WINDOW, FIRST]}, {"kind": "prefix", "length": 2, "beside": WINDOW}]
+    model = build(chosen(seen, layers=3), seed=0)  # type: ignore[arg-type]
+    assert model.decoder.sees == [3, None, None]  # type: ignore[union-attr]
 
 
 @given(data=SIGHTS, by=st.integers(1, 9))

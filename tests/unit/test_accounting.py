@@ -399,6 +399,34 @@ def test_long_sequences(model: dict[str, Any]) -> None:
     assert found < sum(m.account.activations.values()) / 2  # type: ignore[union-attr]
 
 
+LONGFORMER = {"kind": "any", "of": [{"kind": "window", "width": 9}, {"kind": "global", "count": 3}]}
+PREFIX = {"kind": "prefix", "length": 6, "beside": {"kind": "window", "width": 9}}
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", "additive"])
+@pytest.mark.parametrize(
+    ("form", "visible"), [("encoder", LONGFORMER), ("decoder", LONGFORMER), ("decoder", PREFIX)]
+)
+def test_blocks_that_see_the_first_keys_too(form: str, visible: Any, score: str) -> None:
+    """Operations of both passes and what is kept between; of a decoder, of all steps over a state that is
+    longer than what a token sees."""
+    c = config(form=form, layers=1, attention={"visible": visible, "score": score, "dropout": 0.1})
+    m = Measured(c, B=1, T=300, N=170)
+    forward, logits = counted(m.run)
+    assert forward == m.account.total.flops
+    assert counted(lambda: logits.sum().backward())[0] == backward(m.account.total)
+    assert sum(m.account.activations.values()) == kept(m.model, m.run)  # type: ignore[union-attr]
+    assert m.account.total.meeting < 0.7 * costs_at_once(c).meeting
+    if visible is LONGFORMER and form == "decoder":  # a prefix is never given step by step
+        m.decoding()
+
+
+def costs_at_once(c: ModelConfig) -> Cost:
+    """Of 300 tokens that see everything."""
+    seen = c.attention.model_copy(update={"visible": parts.SeeEverything()})
+    return sum(costs(c.model_copy(update={"attention": seen}), 1, 300).values(), Cost())
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_what_training_in_low_precision_keeps(dtype: str) -> None:
     c = config(position="rope", norm={"placement": "pre"}, dropout=0.1)

@@ -114,3 +114,24 @@ def test_shapes_must_agree() -> None:
         Layout(torch.zeros(2, 3, dtype=torch.int64), torch.zeros(2, 4, dtype=torch.int64))
     with pytest.raises(AssertionError):
         Layout(torch.zeros(3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64))
+
+
+@given(lengths, sides, st.data())
+def test_part_after_a_head(sizes: list[int], side: Any, data: Any) -> None:
+    """The first slots and some later ones; the same object each time; never plain, and alike as before."""
+    layout = Layout.padded(sizes, side)
+    head, start, stop = sorted(data.draw(st.tuples(*[st.integers(0, layout.length)] * 3)))
+    part, slots = layout.part(start, stop, head), [*range(head), *range(start, stop)]
+    assert part is layout.part(start, stop, head) and part.alike == layout.alike
+    assert torch.equal(part.position, layout.position[:, slots])
+    assert torch.equal(part.segment, layout.segment[:, slots])
+    assert not (part.plain and head)
+
+
+@given(lengths, sides, st.integers(0, 3))
+def test_placed(sizes: list[int], side: Any, later: int) -> None:
+    """Each real token in the slot of its position, whatever stands in padding."""
+    layout = Layout.padded(sizes, side)
+    moved = Layout(layout.position + later, layout.segment)
+    for own in (layout, moved, Layout(layout.position.where(layout.real, 9), layout.segment)):
+        assert own.placed == bool((own.position == torch.arange(own.length))[own.real].all())

@@ -121,7 +121,7 @@ class SelfAttention(Attention, Mixer):
     def cost(cls, settings: Part, model: ModelConfig, place: Place, seen: Visible, shape: Shape) -> Cost:
         """Projections of the new tokens, and their meeting with what they may see."""
         pairs = shape.batch * products(seen.reach, shape.length, shape.keys)
-        met = shape.batch * sum(s.last - s.first for s in spans(seen.reach, shape.length, shape.keys))
+        met = shape.batch * sum(s.keys for s in spans(seen.reach, shape.length, shape.keys))
         own = cls.base_cost(model, False, shape, shape.tokens, shape.batch * shape.keys, pairs, met)
         at = part_of(model.position).cost(model.position, model, place, pairs, shape.tokens)
         return own + Cost(0, at.flops, at.flops, at.spared)
@@ -132,7 +132,7 @@ class SelfAttention(Attention, Mixer):
 
     @classmethod
     def sees(cls, settings: Part, visible: Visible) -> int | None:
-        return visible.reach.back
+        return None if visible.reach.first else visible.reach.back
 
     def forward(self, x_BTC: Tensor, context: Context) -> Tensor:
         q, new = self.heads.project(x_BTC, context.position, context.layout)

@@ -1,7 +1,12 @@
-"""Attention in blocks of queries when they see only near keys: time and memory grow with T · w, not T².
+"""Attention in blocks of queries when they see only near keys and the first: time and memory grow with
+T · (w + g), not T².
 
-keys     ░░░░░░░░░░░░░░░░░░          a block of queries and its reach: the only products computed
-queries      ▓▓▓▓▓▓ ← each block reaches back (and, in an encoder, ahead) by the window
+keys     ░░░   ░░░░░░░░░░░░░░░░░░    a block of queries and its reach: the only products computed
+queries           ▓▓▓▓▓▓ ← each block reaches back (and, in an encoder, ahead) by the window w,
+          ↑ and to the first g keys of its sequence; queries there that see all keys are a block
+
+Those are the first slots where a row is one sequence from its first slot on: in other rows (padded on the
+left, packed, without what a cache has dropped) such attention is computed at once.
 """
 
 from __future__ import annotations
@@ -23,34 +28,43 @@ SMALLEST = 64
 
 
 class Span(NamedTuple):
-    """Queries ``start`` … ``stop`` - 1 see no key outside ``first`` … ``last`` - 1."""
+    """Queries ``start`` … ``stop`` - 1 see no key outside ``first`` … ``last`` - 1 and the ``head`` first."""
 
     start: int
     stop: int
     first: int
     last: int
+    head: int = 0
+
+    @property
+    def keys(self) -> int:
+        """How many they meet."""
+        return self.head + self.last - self.first
 
 
 def spans(reach: Reach, queries: int, keys: int) -> list[Span]:
     """The blocks for ``queries`` that are the last of ``keys``; one block when cutting does not pay."""
-    back, ahead = reach
+    back, ahead, head, wide = reach
     whole = [Span(0, queries, 0, keys)]
     if back is None or ahead is None:
         return whole
     # Half the reach: a third of the products are of keys that most of a block does not see.
-    size = max(SMALLEST, -(-(back + ahead + 1) // 2))
-    if keys < 2 * size + back + ahead:
+    size = max(SMALLEST, -(-(back + ahead + 1 + head) // 2))
+    if keys < 2 * size + back + ahead + head:
         return whole
-    offset, out = keys - queries, []
-    for start in range(0, queries, size):
+    offset = keys - queries
+    wide = min(queries, max(0, wide - offset))
+    out = [Span(0, wide, 0, keys)] if wide else []
+    for start in range(wide, queries, size):
         stop = min(start + size, queries)
-        out.append(Span(start, stop, max(0, offset + start - back), min(keys, offset + stop + ahead)))
+        first, last = offset + start - back, max(head, min(keys, offset + stop + ahead))
+        out.append(Span(start, stop, first, last, head) if first > head else Span(start, stop, 0, last))
     return out
 
 
 def products(reach: Reach, queries: int, keys: int) -> int:
     """(Query, key) pairs that are computed."""
-    return sum((s.stop - s.start) * (s.last - s.first) for s in spans(reach, queries, keys))
+    return sum((s.stop - s.start) * s.keys for s in spans(reach, queries, keys))
 
 
 def in_blocks(
@@ -68,33 +82,38 @@ def in_blocks(
     ``relative``: beside what is visible, only differences of positions matter to ``meet``. Blocks that lie
     alike in rows without padding then have one mask.
     """
-    cut = spans(visible.reach, query.length, key.length)
-    if (len(cut) == 1 and cut[0].last - cut[0].first == key.length) or not key.contiguous:
+    reach = visible.reach
+    cut = spans(reach, query.length, key.length)
+    whole = len(cut) == 1 and cut[0].keys == key.length
+    if whole or not (key.placed if reach.first else key.contiguous):
         return meet(q, k, v, query, key)
     alike = relative and query.plain and key.plain and is_relative(visible)
     twins: dict[tuple[int, ...], Span] = {}
     qs, out = torch.split(q, [s.stop - s.start for s in cut], 2), []
     for own, span in zip(qs, cut, strict=True):
-        start, stop, first, last = span
+        start, stop, first, last, head = span
         twin = twins.setdefault((stop - start, start - first, last - first), span) if alike else span
-        some, near = query.part(twin.start, twin.stop), key.part(twin.first, twin.last)
-        near_k, k = _Slice.apply(k, first, last)  # type: ignore[no-untyped-call]
-        near_v, v = _Slice.apply(v, first, last)  # type: ignore[no-untyped-call]
+        some, near = query.part(twin.start, twin.stop), key.part(twin.first, twin.last, head)
+        near_k, k = _Slice.apply(k, first, last, head)  # type: ignore[no-untyped-call]
+        near_v, v = _Slice.apply(v, first, last, head)  # type: ignore[no-untyped-call]
         out.append(meet(own, near_k, near_v, some, near))
     return torch.cat(out, 2)
 
 
 class _Slice(torch.autograd.Function):
-    """``x[:, :, first:last]``, and x to take the next from. Gradients of slices that overlap are added to one
-    tensor as they come: each alone would be as long as x, and all of them together as T²."""
+    """``x[:, :, first:last]`` after its ``head`` first, and x to take the next from. Gradients of slices that
+    overlap are added to one tensor as they come: each alone would be as long as x, and all of them together
+    as T²."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
-        ctx.ends = first, last
-        return x[:, :, first:last], x.view_as(x)
+    def forward(ctx: Any, x: Tensor, first: int, last: int, head: int) -> tuple[Tensor, Tensor]:
+        ctx.ends, near = (first, last, head), x[:, :, first:last]
+        return torch.cat((x[:, :, :head], near), 2) if head else near, x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        (first, last), (own, whole) = ctx.ends, grads
-        whole[:, :, first:last] += own
-        return whole, None, None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        (first, last, head), (own, whole) = ctx.ends, grads
+        whole[:, :, first:last] += own[:, :, head:]
+        if head:
+            whole[:, :, :head] += own[:, :, :head]
+        return whole, None, None, None

@@ -32,6 +32,11 @@ class Axial(Visible):
         row, column = q // self.width == k // self.width, q % self.width == k % self.width
         return {"both": row | column, "row": row, "column": column}[self.axis]
 
+    @property
+    def reach(self) -> Reach:
+        most = self.width - 1 if self.axis == "row" else None
+        return Reach(most, most)
+
 
 @dataclass(frozen=True)
 class Cells(Visible):

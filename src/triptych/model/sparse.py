@@ -81,7 +81,7 @@ class First(Visible):
 
     @property
     def reach(self) -> Reach:
-        return Reach(None, self.count - 1)
+        return Reach(0, 0, self.count)
 
 
 def whole_prefix(layout: Layout, length: int) -> None:
@@ -111,6 +111,10 @@ class Global(Visible):
 
     def shape(self, query: Layout, key: Layout) -> Shape:
         return all_of_few(query, key, self.count)
+
+    @property
+    def reach(self) -> Reach:
+        return Reach(0, 0, self.count, self.count)
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,13 @@ Shape = Literal["all", "causal", "mixed"]
 
 
 class Reach(NamedTuple):
-    """Positions seen at most, back from the query and ahead of it; None is no limit."""
+    """What is seen at most: keys so many positions back from the query and ahead of it (None is no limit),
+    the ``first`` keys of a sequence, and by its ``wide`` first queries, no more than ``first``, all keys."""
 
     back: int | None
     ahead: int | None
+    first: int = 0
+    wide: int = 0
 
 
 def _least(a: int | None, b: int | None) -> int | None:
@@ -65,7 +68,7 @@ class Visible:
 
     @property
     def reach(self) -> Reach:
-        """How many positions back, and how many ahead, a query sees at most; None is no limit."""
+        """Which keys are seen at most."""
         return Reach(None, None)
 
     def lower(self, query: Layout, key: Layout) -> Mask:
@@ -200,8 +203,12 @@ class Both(Visible):
 
     @property
     def reach(self) -> Reach:
-        one, other = self.one.reach, self.other.reach
-        return Reach(_least(one.back, other.back), _least(one.ahead, other.ahead))
+        one, other = sorted((self.one.reach, self.other.reach), key=lambda reach: reach.first)
+        near = _least(one.back, other.back), _least(one.ahead, other.ahead)
+        if one.first or not other.first or one.ahead is None:
+            return Reach(*near, other.first, max(one.wide, other.wide))
+        # Within what is near alone, or, of wide queries too, no further than a causal one sees.
+        return Reach(*near, other.first + one.ahead) if one.back is None else one
 
 
 @dataclass(frozen=True)
@@ -221,7 +228,8 @@ class Either(Visible):
     @property
     def reach(self) -> Reach:
         one, other = self.one.reach, self.other.reach
-        return Reach(_most(one.back, other.back), _most(one.ahead, other.ahead))
+        near = _most(one.back, other.back), _most(one.ahead, other.ahead)
+        return Reach(*near, max(one.first, other.first), max(one.wide, other.wide))
 
 
 def is_relative(seen: Visible) -> bool:
