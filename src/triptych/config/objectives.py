@@ -47,6 +47,11 @@ class CausalObjective(Objective):
 
     forms: ClassVar[tuple[Form, ...]] = ("decoder",)
     kind: Literal["causal"] = "causal"
+    segment: PositiveInt | None = Field(
+        None,
+        description="rows are read in segments of so many tokens: each sees what its row has before it, as a "
+        "memory that gradients do not reach (Dai et al. 2019, section 3.2); the whole row when not given",
+    )
 
 
 class InstructionObjective(Objective):

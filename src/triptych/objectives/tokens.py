@@ -35,12 +35,14 @@ class TokenLoss:
 
     Teacher forcing: a decoder reads what it should have said. With scheduled sampling it reads, at a share
     of the places, what it would have said itself, from a first pass without gradient (Mihaylova and Martins
-    2019, section 3).
+    2019, section 3). In segments, what a decoder has before a segment is a memory, which gradients do not
+    reach (Dai et al. 2019, section 3.2; of keys and values here): the loss is the same, its gradient is cut.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.smoothing = settings.label_smoothing
         self.sampling: float = getattr(settings, "scheduled_sampling", 0.0)
+        self.segment: int | None = getattr(settings, "segment", None)
 
     def count(self, model: Model, batch: Batch) -> int:
         """Places with a target."""
@@ -55,7 +57,22 @@ class TokenLoss:
         aux: list[Tensor] | None = [] if model.training else None
         if self.sampling and model.training:
             batch = self.mixed(model, batch, self.sampling * progress)
-        return self.read(model, batch, run(model, batch, aux)).plus(aux or ())
+        cut = model.training and self.segment is not None
+        hidden_BTC = self.in_segments(model, batch, aux) if cut else run(model, batch, aux)
+        return self.read(model, batch, hidden_BTC).plus(aux or ())
+
+    def in_segments(self, model: Model, batch: Batch, aux: list[Tensor] | None) -> Tensor:
+        """Hidden states ``[B, T, C]``, segment by segment."""
+        assert isinstance(model, DecoderOnly) and self.segment is not None
+        state, T, out = model.start(), batch.layout.length, list[Tensor]()
+        for start in range(0, T, self.segment):
+            stop, own = min(start + self.segment, T), list[Tensor]()
+            layout = batch.layout.narrow(start, stop)
+            out.append(model.decode(batch.ids[:, start:stop], layout, state, aux=own))
+            state.detach()
+            if aux is not None:  # each is a mean over its segment
+                aux.extend(x * ((stop - start) / T) for x in own)
+        return torch.cat(out, 1)
 
     def read(self, model: Model, batch: Batch, hidden_BTC: Tensor) -> Loss:
         """The loss of these hidden states. Nothing but places with a target reaches the vocabulary's

@@ -192,7 +192,7 @@ class Alibi(Position):
 
 class TransformerXL(Position):
     """Sinusoids of differences, mapped to keys, and a bias of queries for content and one for position (Dai
-    et al. 2019, section 3.3)."""
+    et al. 2019, section 3.3). The memory of segments, in training, is ``objective.segment``."""
 
     acts: ClassVar[Acts] = "attention"
     relative: ClassVar[bool] = True
