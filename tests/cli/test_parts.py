@@ -359,6 +359,13 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_the_page_names_every_axis_and_section_once() -> None:
+    page = (ROOT / "docs" / "parts.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| `(model[\w.]*)`", page, re.MULTILINE)
+    found = catalogue()
+    assert sorted(rows) == sorted((one.name, one.section) for one in (*found.axes, *found.sections))
+
+
 # -- the page that says how to add one ---------------------------------------------------------------------
 
 PAGE = (ROOT / "docs" / "add-a-part.md").read_text(encoding="utf-8")
