@@ -8,17 +8,21 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from cli.conftest import Cli
 from cli.test_bad_input import refused
 from triptych import model as _registers_all_parts  # noqa: F401
-from triptych.config import Part, choices, parts
+from triptych.config import ModelConfig, Part, choices, parts
 from triptych.config.rules import MEANING, RULES
+from triptych.config.settings import Settings, type_name
 from triptych.errors import UserError
-from triptych.insight.catalogue import DIM, TOKENS, axes, catalogue, said, text, to_dict, type_name
+from triptych.insight.catalogue import axes, catalogue
+from triptych.insight.catalogue.costs import DIM, TOKENS, VOCAB
+from triptych.insight.catalogue.entries import said
+from triptych.insight.catalogue.text import text, to_dict
 from triptych.model.registry import carried_out
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +31,7 @@ ALL = [(name, kind) for name, axis in axes().items() for kind in choices(axis)]
 
 def shown(axis: str, kind: str) -> Any:
     """The entry of a choice."""
-    (found,) = [a for a in catalogue(f"{axis}.{kind}") if a.name == axis]
+    (found,) = [a for a in catalogue(f"{axis}.{kind}").axes if a.name == axis]
     (entry,) = found.choices
     return entry
 
@@ -56,12 +60,24 @@ def test_every_choice(axis: str, kind: str) -> None:
     assert entry.cost.parameters >= 0 and entry.cost.flops >= 0
 
 
-def test_every_refusal_of_a_part_is_listed() -> None:
-    found = {(no.other, no.because) for axis in catalogue() for no in axis.refuses}
-    found |= {(no.other, no.because) for axis in catalogue() for c in axis.choices for no in c.refuses}
-    listed = [r for r in RULES if issubclass(r.of, Part)]
-    assert listed
-    assert {(r.other, f"{r.because}: {MEANING[r.because]}") for r in listed} == found
+def test_every_refusal_is_listed() -> None:
+    """Beside the axis, the choices or the key that it is of, and nowhere else."""
+    found = catalogue()
+    listed: list[tuple[str, Any]] = [(one.section, one) for one in (*found.axes, *found.sections)]
+    listed += [(f"{a.section}.{c.kind}", c) for a in found.axes for c in a.choices]
+    listed += [(f"{s.section}.{key.name}", key) for s in found.sections for key in s.keys]
+    want = set()
+    for rule in RULES:
+        if isinstance(rule.of, str):
+            places = [f"model.{rule.of}"]
+        elif rule.of in axes().values():
+            places = [rule.of.section]
+        else:
+            kinds = [(a.section, k, c) for a in axes().values() for k, c in choices(a).items()]
+            places = [f"{section}.{kind}" for section, kind, c in kinds if issubclass(c, rule.of)]
+        assert places
+        want |= {(place, rule.other, f"{rule.because}: {MEANING[rule.because]}") for place in places}
+    assert {(place, no.other, no.because) for place, one in listed for no in one.refuses} == want
 
 
 def test_where_a_mixer_fits_is_what_configurations_take() -> None:
@@ -86,7 +102,9 @@ def test_what_never_goes_with_a_choice() -> None:
     assert shown("position", "rope").never == {"mixer": refusing, "score": ["additive"]}
     assert shown("score", "cosine").never == {"position": ["shaw", "xl"]}
     assert shown("norm", "rmsnorm").never == {}
-    assert catalogue()[0].choices[0].never is None, "found out for those alone that are asked for by name"
+    assert catalogue().axes[0].choices[0].never is None, (
+        "found out for those alone that are asked for by name"
+    )
     said = " ".join(text(catalogue("lstm"), 100, full=True).split())
     assert f"position {', '.join(acting)} in all layers of a stack" in said
     assert "in form encoder_decoder (encoder and decoder), decoder, encoder not with an output of the" in said
@@ -111,16 +129,144 @@ def test_costs_are_those_of_the_layer_that_is_named() -> None:
 
 
 def test_a_name_finds_axes_and_choices() -> None:
-    assert [a.name for a in catalogue("position")] == ["position"]
-    assert [c.kind for a in catalogue("model.attention.score") for c in a.choices] == list(
+    assert [a.name for a in catalogue("position").axes] == ["position"]
+    assert [c.kind for a in catalogue("model.attention.score").axes for c in a.choices] == list(
         choices(parts.Score)
     )
-    assert [[c.kind for c in a.choices] for a in catalogue("rope")] == [["rope"]]
-    several = {a.name for a in catalogue("none")}
+    assert [[c.kind for c in a.choices] for a in catalogue("rope").axes] == [["rope"]]
+    several = {a.name for a in catalogue("none").axes}
     assert "position" in several and len(several) > 1
-    assert [a.name for a in catalogue("position.none")] == ["position"]
+    assert [a.name for a in catalogue("position.none").axes] == ["position"]
     with pytest.raises(UserError, match="did you mean rope"):
         catalogue("ropee")
+
+
+def test_a_name_finds_the_end_of_a_place() -> None:
+    def keys(name: str) -> set[str]:
+        return {f"{s.section}.{key.name}" for s in catalogue(name).sections for key in s.keys}
+
+    of_all = {"model.dim", "model.heads.dim", "model.ffn.dim", "model.experts.dim", "model.embedding.dim"}
+    assert keys("dim") == of_all
+    assert keys("experts.dim") == keys("model.experts.dim") == {"model.experts.dim"}
+    assert keys("model.dim") == {"model.dim"}
+    assert keys("grouped.kv") == keys("heads.kv") == keys("kv") == {"model.heads.kv"}
+    assert [key.of for s in catalogue("placement").sections for key in s.keys] == [[*choices(parts.Norm)]]
+    # Defaults that are not the same.
+    assert [key.of for s in catalogue("eps").sections for key in s.keys] == [["layernorm"], ["rmsnorm"]]
+    assert not catalogue("rope").sections and not catalogue("tie").axes
+    for nothing in ("odel.tie", "experts.tie", "_k", "."):
+        with pytest.raises(UserError, match="there is no part"):
+            catalogue(nothing)
+
+
+def values(annotation: Any) -> set[type[Settings]]:
+    """The classes of settings in an annotation."""
+    found = set().union(*map(values, get_args(annotation)))
+    one = annotation if isinstance(annotation, type) else object
+    return found | {one} if issubclass(one, Settings) else found
+
+
+def fields(cls: type[Settings] = ModelConfig, section: str = "model") -> dict[tuple[str, str], bool]:
+    """Section and name of every key under the model, found without the catalogue; and whether it is a plain
+    one: no choice's, and no section or axis itself. A key on an axis that is elsewhere is plain."""
+    out: dict[tuple[str, str], bool] = {}
+    for name, field in cls.model_fields.items():
+        within = [one for one in values(field.annotation) if one.section == f"{section}.{name}"]
+        if name != "kind":
+            out[section, name] = not within and not issubclass(cls, Part)
+        for one in within:
+            for sub in choices(one).values() if issubclass(one, Part) else [one]:
+                out |= fields(sub, one.section)
+    return out
+
+
+def test_every_plain_setting_is_listed_once() -> None:
+    """With its words, its paper and what changing it costs."""
+    found = catalogue().sections
+    assert sorted((s.section, key.name) for s in found for key in s.keys) == sorted(
+        place for place, is_plain in fields().items() if is_plain
+    )
+    said, data = text(catalogue(), 1000, full=False), to_dict(catalogue())["sections"]
+    for section, shown in zip(found, data, strict=True):
+        cls = {"model": ModelConfig}.get(section.name) or values(
+            ModelConfig.model_fields[section.name].annotation
+        )
+        (cls,) = [cls] if isinstance(cls, type) else cls
+        assert section.line and section.paper and f"\n{section.name} ({section.section}): " in said
+        assert [key["name"] for key in shown["keys"]] == [key.name for key in section.keys]
+        for key in section.keys:
+            described = str(cls.model_fields[key.name].description)
+            assert key.description and key.description[:10] in described, key
+            assert key.paper and all(one in described for one in key.paper.split("; ")), key
+            assert f"\n  {key.name}: {key.description}\n    {key.paper}\n    {key.type}, default " in said
+            assert bool(key.costs) != key.name.endswith("_mixer"), key
+
+
+@pytest.mark.parametrize("place", fields(), ids=".".join)
+def test_every_key_is_found(place: tuple[str, str]) -> None:
+    """By its name and by its place, as a key or as the axis or section that it is."""
+    section, name = place
+    for asked in (name, f"{section}.{name}"):
+        found = catalogue(asked)
+        keys = [(one.section, key.name) for one in found.sections for key in one.keys]
+        wholes = [one.section for one in (*found.axes, *found.sections)]
+        assert place in keys or f"{section}.{name}" in wholes, asked
+        assert f'"name": "{name}"' in json.dumps(to_dict(found))
+        assert re.search(rf"^ *{name}(:| \()", text(found, 100, full=True), re.MULTILINE)
+
+
+NAMES = {
+    "sinks": "OpenAI 2025, gpt-oss, section 2.2",
+    "softcap": "Gemma Team 2024, section 2",
+    "experts": "Shazeer et al. 2017",
+    "model.experts": "Dai et al. 2024, section 3.2",
+    "tie": "Press and Wolf 2017; Inan et al. 2017",
+    "top_k": "Shazeer et al. 2017, section 2.1",
+    "experts.top_k": "Shazeer et al. 2017, section 2.1",
+    "capacity": "Fedus et al. 2021, section 2.2",
+    "kv": "Ainslie et al. 2023; Shazeer 2019",
+    "norm.placement": "Xiong et al. 2020; Ding et al. 2021, section 4.2",
+}
+
+
+@pytest.mark.parametrize(("name", "paper"), NAMES.items())
+def test_a_setting_and_its_paper(name: str, paper: str, here: Cli) -> None:
+    done = here("parts", name)
+    assert done.returncode == 0, done.stderr
+    assert paper in " ".join(done.stdout.split()) and "default " in done.stdout
+    data = json.loads(here("parts", name, "--json").stdout)
+    assert any(paper in one["paper"] for s in data["sections"] for one in (s, *s["keys"]))
+
+
+def test_costs_of_settings() -> None:
+    """By hand: d = 512, 8 heads, feed-forward width 2,048, n tokens, v words."""
+    d, n, v, inner = DIM, TOKENS, VOCAB, 4 * DIM
+    one = 2 * d * inner + inner + d  # parameters of a feed-forward network
+    want = {
+        "tie=none beside all in form encoder_decoder": (2 * v * d, 0),
+        "tie=source beside all in form encoder_decoder": (v * d, 0),
+        "tie=decoder beside all in form encoder_decoder": (v * d, 0),
+        "types=2 beside 0 in form encoder": (2 * d, 0),
+        "embedding_norm=true beside false in form encoder_decoder": (2 * 2 * d, 0),
+        "sinks=true beside false in form decoder": (8, 0),
+        "softcap=2 beside null in form decoder": (0, 0),
+        "experts={} beside null in form decoder": (7 * one + 8 * d, 4 * n * d * inner + 2 * n * d * 8),
+        "count=16 beside 8 in form decoder": (8 * one + 8 * d, 2 * n * d * 8),
+        "top_k=4 beside 2 in form decoder": (0, 2 * 4 * n * d * inner),
+        "every=2 beside 1 in form decoder with 2 layers": (
+            -(7 * one + 8 * d),
+            -(4 * n * d * inner + 2 * n * d * 8),
+        ),
+        "capacity=2 beside null in form decoder": (0, 0),
+    }
+    sections = catalogue().sections
+    costs = [cost for s in sections for cost in (*s.costs, *(c for key in s.keys for c in key.costs))]
+    assert {c.of: (c.parameters, c.flops) for c in costs if c.of in want} == want
+    (kv,) = [cost for s in catalogue("kv").sections for key in s.keys for cost in key.costs]
+    assert (kv.of, kv.parameters) == ("kv=2 beside null in form decoder", -2 * 6 * 64 * (d + 1))
+    assert "every=2 beside 1 in form decoder with 2 layers: -14,702,080 parameters, -2,151.7 M FLOPs" in text(
+        catalogue("every"), 100, full=True
+    )
 
 
 def test_an_own_part_is_listed() -> None:
@@ -142,7 +288,7 @@ def test_an_own_part_is_listed() -> None:
         some: float | None = Field(None, gt=0, le=1, description="a share")
 
     try:
-        assert said(Odd) == ("An odd one, in words.", "Someone 1899; Other 2031, section 2")
+        assert said(Odd.__doc__) == ("An odd one, in words.", "Someone 1899; Other 2031, section 2")
         entry = shown("norm", "odd")
         assert entry.module == "" and entry.cost is None  # nothing carries it out
         types = {s.name: (s.type, s.default) for s in entry.settings}
@@ -196,6 +342,11 @@ def test_unknown_names(here: Cli) -> None:
     refused(here("parts", "rope", "learned"), "learned")
     refused(here("parts", "co-attention"), "did you mean coattention")
     refused(here("parts", "patch"), "did you mean patches")
+    refused(here("parts", "topk"), "did you mean top_k")
+    refused(here("parts", "sink"), "did you mean sinks")
+    refused(here("parts", "soft_cap"), "did you mean softcap", "sections: model, attention, experts")
+    refused(here("parts", "model.tied"), "did you mean tie")
+    refused(here("parts", "qknorm"), "did you mean qk_norm")
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -206,6 +357,13 @@ def test_help_loads_nothing_heavy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT / "src"
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_the_page_names_every_axis_and_section_once() -> None:
+    page = (ROOT / "docs" / "parts.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| `(model[\w.]*)`", page, re.MULTILINE)
+    found = catalogue()
+    assert sorted(rows) == sorted((one.name, one.section) for one in (*found.axes, *found.sections))
 
 
 # -- the page that says how to add one ---------------------------------------------------------------------

@@ -40,7 +40,7 @@ from PIL import Image
 from plant import plant
 from triptych.cli.main import app, main
 from triptych.config import PRESETS, Part, RunConfig, Settings, choices, load_config
-from triptych.insight.catalogue import inner_axis
+from triptych.config.settings import inner_axis
 from triptych.insight.laws import LAWS, table, verify
 from triptych.model.visible import Causal
 from triptych.training.resume import CHANGEABLE

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import pytest
@@ -209,7 +211,11 @@ def test_rules_refuse_with_reason_and_mend(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=name)
 def test_rules_are_named_for_a_list(rule: Rule) -> None:
-    assert rule.of.__doc__ and rule.other and not rule.other.endswith(".")
+    if isinstance(rule.of, str):
+        reduce(getitem, rule.of.split("."), ModelConfig(experts=parts.Experts()).dump())
+    else:
+        assert rule.of.__doc__
+    assert rule.other and not rule.other.endswith(".")
     assert rule.because in ("mathematics", "pointless", "harmful", "unbuilt")
 
 

@@ -11,15 +11,20 @@ import typer
 
 def parts(
     kind: Annotated[
-        str, typer.Argument(help="An axis, such as position, or a choice, such as rope; all when not given.")
+        str,
+        typer.Argument(
+            help="An axis, such as position, a choice, such as rope, a section, such as experts, or a key, "
+            "such as tie; all when not given."
+        ),
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """List the parts a model can be made of: what each is, its paper, settings and cost.
+    """List what a model can be made of, parts and plain settings: what each is, its paper, settings and cost.
 
     What each cannot be combined with, and why, stands beside it.
     """
-    from triptych.insight.catalogue import catalogue, text, to_dict
+    from triptych.insight.catalogue import catalogue
+    from triptych.insight.catalogue.text import text, to_dict
 
     found = catalogue(kind)
     if as_json:

@@ -26,12 +26,18 @@ Sights = Annotated[
 
 
 class Attention(Settings):
-    """How queries meet keys: score, what may be seen, and what is done to the weights."""
+    """How queries meet keys: score, what may be seen, and what is done to the weights (Vaswani et al. 2017,
+    section 3.2)."""
 
     section: ClassVar[str] = "model.attention"
     score: Annotated[SerializeAsAny[parts.Score], part(parts.Score, "scaled_dot")] = parts.ScaledDot()
     visible: Sights = parts.SeeEverything()
-    dropout: NonNegativeFloat = Field(0.0, lt=1, description="a share from 0 up to, not including, 1")
+    dropout: NonNegativeFloat = Field(
+        0.0,
+        lt=1,
+        description="of attention weights: a share from 0 up to, not including, 1 "
+        "(Radford et al. 2018, section 4.1)",
+    )
     softcap: float | None = Field(
         None,
         ge=0.1,
@@ -46,7 +52,7 @@ class Attention(Settings):
 
 
 class ModelConfig(Settings):
-    """The Transformer's settings; the defaults are the base model of Vaswani et al. 2017, table 3.
+    """The Transformer's settings; the defaults are the base model (Vaswani et al. 2017, table 3).
 
     ``vocab`` is the size of the shared vocabulary; 0 means that the tokenizer decides.
     ``layers`` and ``mixer`` set both stacks; those that begin with ``encoder_`` or ``decoder_`` set one. A
@@ -55,17 +61,42 @@ class ModelConfig(Settings):
 
     section: ClassVar[str] = "model"
 
-    form: Form = "encoder_decoder"
-    vocab: NonNegativeInt = 0
-    dim: PositiveInt = Field(512, le=MOST_DIM)
-    layers: PositiveInt = Field(6, le=MOST_LAYERS)
-    encoder_layers: PositiveInt | None = Field(None, le=MOST_LAYERS)
-    decoder_layers: PositiveInt | None = Field(None, le=MOST_LAYERS)
+    form: Form = Field(
+        "encoder_decoder",
+        description="a source is read and a target said (Vaswani et al. 2017, section 3.1); one text goes on "
+        "from left to right (Radford et al. 2018, section 3.1); one text is seen both ways (Devlin et al. "
+        "2019, section 3)",
+    )
+    vocab: NonNegativeInt = Field(
+        0,
+        description="entries of the one vocabulary; 0: the tokenizer decides (Vaswani et al. 2017, "
+        "section 5.1)",
+    )
+    dim: PositiveInt = Field(
+        512, le=MOST_DIM, description="width of the model (Vaswani et al. 2017, section 3.1)"
+    )
+    layers: PositiveInt = Field(
+        6, le=MOST_LAYERS, description="layers of each stack (Vaswani et al. 2017, section 3.1)"
+    )
+    encoder_layers: PositiveInt | None = Field(
+        None,
+        le=MOST_LAYERS,
+        description="layers of the encoder, when not model.layers (Kasai et al. 2021)",
+    )
+    decoder_layers: PositiveInt | None = Field(
+        None,
+        le=MOST_LAYERS,
+        description="layers of the decoder, when not model.layers (Kasai et al. 2021)",
+    )
     heads: Annotated[SerializeAsAny[parts.Heads], part(parts.Heads, "grouped")] = parts.GroupedHeads()
     attention: Attention = Attention()
     mixer: Mixers = parts.AttentionMixer()
-    encoder_mixer: Mixers | None = None
-    decoder_mixer: Mixers | None = None
+    encoder_mixer: Mixers | None = Field(
+        None, description="what mixes in the encoder, when not model.mixer (Chen et al. 2018)"
+    )
+    decoder_mixer: Mixers | None = Field(
+        None, description="what mixes in the decoder, when not model.mixer (Chen et al. 2018)"
+    )
     position: Annotated[SerializeAsAny[parts.Position], part(parts.Position, "sinusoidal")] = (
         parts.Sinusoidal()
     )
@@ -81,18 +112,28 @@ class ModelConfig(Settings):
         parts.VocabularyOutput()
     )
     types: NonNegativeInt = Field(
-        0, description="kinds of tokens, such as first and second text, with a vector each; 0: none"
+        0,
+        description="kinds of tokens, such as first and second text, with a vector each; 0: none "
+        "(Devlin et al. 2019, section 3)",
     )
     tie: Literal["none", "source", "decoder", "all"] = Field(
         "all",
-        description="none; source (source and target); decoder (target and output); all (all three)",
+        description="embeddings that are one: none; source (source and target); decoder (target and output); "
+        "all (all three) (Press and Wolf 2017; Inan et al. 2017; Vaswani et al. 2017, section 3.4)",
     )
-    scale_embedding: bool = True
+    scale_embedding: bool = Field(
+        True, description="embeddings are multiplied by √dim (Vaswani et al. 2017, section 3.4)"
+    )
     embedding_norm: bool = Field(
         False,
         description="a norm of the embeddings, positions and types joined (Devlin et al. 2019, their code)",
     )
-    dropout: NonNegativeFloat = Field(0.1, lt=1, description="a share from 0 up to, not including, 1")
+    dropout: NonNegativeFloat = Field(
+        0.1,
+        lt=1,
+        description="of embeddings, and of what a sublayer adds: a share from 0 up to, not including, 1 "
+        "(Srivastava et al. 2014; Vaswani et al. 2017, section 5.4)",
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -52,13 +52,20 @@ class Experts(Settings):
     through ``top_k`` (Shazeer et al. 2017)."""
 
     section: ClassVar[str] = "model.experts"
-    count: int = Field(8, ge=2)
-    top_k: PositiveInt = Field(2, description="experts a token passes through, up to count")
-    dim: PositiveInt | None = Field(None, description="inner width of one; that of model.ffn when not given")
+    count: int = Field(8, ge=2, description="experts of a layer (Shazeer et al. 2017, section 2)")
+    top_k: PositiveInt = Field(
+        2, description="experts a token passes through, up to count (Shazeer et al. 2017, section 2.1)"
+    )
+    dim: PositiveInt | None = Field(
+        None,
+        description="inner width of one; that of model.ffn when not given (Dai et al. 2024, section 3.1)",
+    )
     shared: NonNegativeInt = Field(
         0, description="more experts, through which every token passes (Dai et al. 2024, section 3.2)"
     )
-    every: PositiveInt = Field(1, description="each n-th layer of a stack has experts: n, 2n, …")
+    every: PositiveInt = Field(
+        1, description="each n-th layer of a stack has experts: n, 2n, … (Lepikhin et al. 2020, section 2.1)"
+    )
     capacity: PositiveFloat | None = Field(
         None,
         description="tokens an expert takes in training, as a multiple of an even share; the others pass by "

@@ -10,16 +10,17 @@ from triptych.config.settings import Part
 
 
 class Norm(Part):
-    """How activations are normalised, and where in the block.
-
-    ``placement``: post, norm(x + f(x)) (Vaswani et al. 2017, section 3.1); pre, x + f(norm(x)) (Xiong et al.
-    2020); sandwich, x + norm(f(norm(x))) (Ding et al. 2021, section 4.2); parallel, x + f(n) + g(n) of one
-    n = norm(x) (Wang and Komatsuzaki 2021); deep, norm(α·x + f(x)) with smaller first weights (DeepNorm; Wang
-    et al. 2022, section 4.1). All but post and deep end a stack with a norm.
-    """
+    """How activations are normalised, and where in the block."""
 
     section: ClassVar[str] = "model.norm"
-    placement: Literal["post", "pre", "sandwich", "parallel", "deep"] = "post"
+    placement: Literal["post", "pre", "sandwich", "parallel", "deep"] = Field(
+        "post",
+        description="post: norm(x + f(x)) (Vaswani et al. 2017, section 3.1); pre: x + f(norm(x)) "
+        "(Xiong et al. 2020); sandwich: x + norm(f(norm(x))) (Ding et al. 2021, section 4.2); parallel: "
+        "x + f(n) + g(n) of one n = norm(x) (Wang and Komatsuzaki 2021); deep: norm(α·x + f(x)) with smaller "
+        "first weights (DeepNorm; Wang et al. 2022, section 4.1); all but post and deep end a stack with a "
+        "norm",
+    )
 
 
 class LayerNorm(Norm):

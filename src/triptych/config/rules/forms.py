@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from triptych.config.model import ModelConfig
 
 
-@refuses(parts.Mixer, "layers of a stack the form does not have")
+@refuses("encoder_layers", "form decoder")
+@refuses("encoder_mixer", "form decoder")
+@refuses("decoder_layers", "form encoder")
+@refuses("decoder_mixer", "form encoder")
 def _layers_of_the_form(m: ModelConfig) -> Refusal | None:
     for form, missing, other in (("decoder", "encoder", "decoder"), ("encoder", "decoder", "encoder")):
         for key in (f"{missing}_layers", f"{missing}_mixer"):
@@ -67,6 +70,7 @@ def _mixers_in_their_stacks(m: ModelConfig) -> Refusal | None:
 
 
 @refuses(parts.CoAttentionMixer, "any number of model.types but two")
+@refuses("types", "mixer coattention, unless there are two")
 def _two_texts_to_read(m: ModelConfig) -> Refusal | None:
     found = [side for side, mixer in m.mixing if isinstance(mixer, parts.CoAttentionMixer)]
     if not found or m.types == 2:
@@ -132,6 +136,8 @@ def _both_directions_are_read(m: ModelConfig) -> Refusal | None:
 
 
 @refuses(parts.VocabularyOutput, "scale with tied embeddings that are scaled by √dim", "harmful")
+@refuses("tie", "output.scale and scale_embedding together, when the output is tied", "harmful")
+@refuses("scale_embedding", "output.scale, when the output is tied", "harmful")
 def _scaled_once(m: ModelConfig) -> Refusal | None:
     if not (m.tied and m.scale_embedding and getattr(m.output, "scale", False)):
         return None
@@ -143,7 +149,7 @@ def _scaled_once(m: ModelConfig) -> Refusal | None:
     )
 
 
-@refuses(parts.Embedding, "types in form encoder_decoder", "unbuilt")
+@refuses("types", "form encoder_decoder", "unbuilt")
 def _types_of_one_text(m: ModelConfig) -> Refusal | None:
     if m.form != "encoder_decoder" or not m.types:
         return None

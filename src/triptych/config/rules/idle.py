@@ -30,7 +30,9 @@ def _positions_need_attention(m: ModelConfig) -> Refusal | None:
 
 @refuses(parts.Score, "models without softmax attention, unless it is the usual one", "pointless")
 @refuses(parts.Heads, "models without softmax attention, but for their count, dim and bias", "pointless")
-@refuses(parts.Mixer, "the softcap, sinks and dropout of softmax attention, if there is none", "pointless")
+@refuses("attention.softcap", "models without softmax attention", "pointless")
+@refuses("attention.sinks", "models without softmax attention", "pointless")
+@refuses("attention.dropout", "models without softmax attention", "pointless")
 def _attention_somewhere(m: ModelConfig) -> Refusal | None:
     if m.attends:
         return None
@@ -101,7 +103,7 @@ def _encoders_read_nothing(m: ModelConfig) -> Refusal | None:
     return None
 
 
-@refuses(parts.Experts, "stacks in which no layer has them", "pointless")
+@refuses("experts.every", "fewer layers in each stack", "pointless")
 def _experts_somewhere(m: ModelConfig) -> Refusal | None:
     deepest = max(m.depth(side) for side in m.stacks)
     if m.experts is None or m.experts.every <= deepest:

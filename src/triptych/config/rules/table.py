@@ -27,13 +27,13 @@ class Rule:
     """Something that is refused.
 
     Attributes:
-        of: the choice, or the axis, that cannot be combined.
+        of: the choice, the axis or the key under ``model`` that cannot be combined.
         other: with what, in a few words.
         because: of what, as ``MEANING`` has it.
         check: the refusal when a configuration breaks the rule, else None.
     """
 
-    of: type[Settings]
+    of: type[Settings] | str
     other: str
     because: Because
     check: Callable[[ModelConfig], Refusal | None]
@@ -43,7 +43,7 @@ RULES: list[Rule] = []
 
 
 def refuses(
-    of: type[Settings], other: str, because: Because = "mathematics"
+    of: type[Settings] | str, other: str, because: Because = "mathematics"
 ) -> Callable[[Callable[[ModelConfig], Refusal | None]], Callable[[ModelConfig], Refusal | None]]:
     """Decorator: this function finds configurations that break a rule of ``of``."""
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 @refuses(parts.Sinusoidal, "an odd model.dim")
 @refuses(parts.TransformerXL, "an odd model.dim")
+@refuses("dim", "positions sinusoidal or xl, when it is odd")
 def _sine_and_cosine(m: ModelConfig) -> Refusal | None:
     if not isinstance(m.position, parts.Sinusoidal | parts.TransformerXL) or m.dim % 2 == 0:
         return None
@@ -25,6 +26,7 @@ def _sine_and_cosine(m: ModelConfig) -> Refusal | None:
     )
 
 
+@refuses("dim", "a heads.count that does not divide it, unless heads.dim is given")
 @refuses(parts.Heads, "a model.dim that their count does not divide, unless they have a width of their own")
 def _whole_heads(m: ModelConfig) -> Refusal | None:
     if not m.has_heads:
@@ -143,6 +145,7 @@ def _grids(choices: Iterable[Any]) -> Iterator[parts.Grid]:
 
 
 @refuses(parts.PatchEmbedding, "types of tokens", "pointless")
+@refuses("types", "embedding patches", "pointless")
 def _patches_of_one_type(m: ModelConfig) -> Refusal | None:
     if m.reads_ids or not m.types:
         return None
@@ -160,6 +163,8 @@ def _a_position_for_each_patch(m: ModelConfig) -> Refusal | None:
 
 
 @refuses(parts.Norm, "placement deep with tied embeddings that are scaled by √dim", "harmful")
+@refuses("tie", "norm.placement deep and scale_embedding together, when the output is tied", "harmful")
+@refuses("scale_embedding", "norm.placement deep, when the output is tied", "harmful")
 def _deep_copies(m: ModelConfig) -> Refusal | None:
     scaled = m.scale_embedding or getattr(m.output, "scale", False)
     if m.norm.placement != "deep" or not m.tied or not scaled:
@@ -195,7 +200,7 @@ def _latents_are_normalised(m: ModelConfig) -> Refusal | None:
     )
 
 
-@refuses(parts.Experts, "a token through more of them than there are")
+@refuses("experts.top_k", "an experts.count that is less")
 def _enough_experts(m: ModelConfig) -> Refusal | None:
     if m.experts is None or m.experts.top_k <= m.experts.count:
         return None
@@ -207,6 +212,7 @@ def _enough_experts(m: ModelConfig) -> Refusal | None:
 
 
 @refuses(parts.Router, "one expert a token, when a token's gates sum to a constant", "harmful")
+@refuses("experts.top_k", "gates that sum to a constant, when it is 1", "harmful")
 def _gates_that_say_something(m: ModelConfig) -> Refusal | None:
     if m.experts is None or m.experts.top_k > 1 or not getattr(m.experts.router, "renormalise", True):
         return None
