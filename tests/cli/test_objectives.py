@@ -131,6 +131,22 @@ def test_one_bos_and_the_response_alone_are_learned(here: Cli) -> None:
     assert all(row[-1] == "no" for row in silent)
 
 
+@pytest.mark.parametrize(("kind", "known"), [("causal", 32), ("causal", 8), ("instruction", 64)])
+def test_few_positions_are_enough_for_samples(here: Cli, tmp_path: Path, kind: str, known: int) -> None:
+    """Prompts and outputs of the report are as long as the model's positions let them be."""
+    length, position = f"data.length={known}", f"model.position={{kind: learned, max: {known}}}"
+    train(here, kind, length, position, "decoding.min_length=40")
+    report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert 'class="sample"' in report
+
+
+def test_texts_within_a_prefix_have_nothing_to_score(here: Cli, tmp_path: Path) -> None:
+    train(here, "causal", "model.attention.visible={kind: prefix, length: 8}", "training.precision=fp32")
+    write(tmp_path / "short.txt", ["a"])
+    done = here("evaluate", "run", "short.txt")
+    refused(done, "nothing to score")
+
+
 # -- beginning with a run ----------------------------------------------------------------------------------
 
 

@@ -195,9 +195,9 @@ class Generator:
         are_text(prompts if isinstance(prompts, str) else (), first)
         for number, one in enumerate(prompts, first):
             are_text([] if isinstance(one, Prompt) else [one], number)
-        return [p.ids if isinstance(p, Prompt) else self._begun(p) for p in prompts]
+        return [p.ids if isinstance(p, Prompt) else self.begun(p) for p in prompts]
 
-    def _begun(self, text: str) -> tuple[int, ...]:
+    def begun(self, text: str) -> tuple[int, ...]:
         """A text as training began one. A stream has no start: there an empty prompt is a line end."""
         if self.packing == "packed":
             return (BOS, *self.tokenizer.encode(text))

@@ -156,13 +156,21 @@ class CausalTask(RunningTask):
 
     def samples(self, bundle: Bundle, part: Documents) -> list[Sample]:
         """How the model goes on after the first words of some documents."""
+        generator, most = bundle.generator, 60
         texts = [text for text, _ in zip(whole_texts(part), range(4), strict=False)]
         cuts = [min(len(text) // 2, 60) for text in texts]
+        if generator.known is not None:
+            # Half of the positions are for what is said.
+            most = min(most, max(1, generator.known // 2))
+            room = generator.known - most
+            for i, text in enumerate(texts):
+                while cuts[i] and len(generator.begun(text[: cuts[i]])) > room:
+                    cuts[i] -= 1
         starts = [text[:cut] for text, cut in zip(texts, cuts, strict=True)]
-        settings = bundle.config.decoding.model_copy(
-            update={"strategy": "sample", "temperature": 0.8, "top_p": 0.95, "max_length": 60, "n_best": 1}
-        )
-        said = bundle.generator.generate(starts, settings)
+        update = {"strategy": "sample", "temperature": 0.8, "top_p": 0.95, "n_best": 1}
+        update |= {"min_length": 0, "max_length": most}
+        settings = bundle.config.decoding.model_copy(update=update)
+        said = generator.generate(starts, settings)
         ends = [text[cut : cut + 200] for text, cut in zip(texts, cuts, strict=True)]
         return [Sample(s, e, g[0].text) for s, e, g in zip(starts, ends, said, strict=True)]
 
@@ -252,7 +260,10 @@ def measured(part: Documents, digest: Any) -> Count:
 
 def scored(found: Sequence[Piece], size: int) -> LanguageScores:
     """Perplexities of a text of ``size`` bytes from its pieces; the bytes of a piece are those of its share
-    of the tokens."""
+    of the tokens. Raises UserError when there are none."""
+    if not found:
+        what = "there is nothing to score: every text ends within the start that is read and not foretold"
+        raise UserError(what, mend="give longer texts")
     counts = [count for _, count in found]
     ends = [round(size * done / sum(counts)) for done in itertools.accumulate(counts, initial=0)]
     return score_language([nll for nll, _ in found], counts, [b - a for a, b in itertools.pairwise(ends)])
