@@ -19,6 +19,8 @@ from triptych.data import TokenStore
 from triptych.data.masking import MaskedData
 from triptych.engine import load
 from triptych.insight.laws import verify
+from triptych.training.loop import Trainer
+from triptych.training.monitor import Monitor
 from triptych.training.tasks import task
 from triptych.training.tasks.running import MaskedTask
 
@@ -145,6 +147,26 @@ def test_texts_within_a_prefix_have_nothing_to_score(here: Cli, tmp_path: Path) 
     write(tmp_path / "short.txt", ["a"])
     done = here("evaluate", "run", "short.txt")
     refused(done, "nothing to score")
+
+
+def test_the_model_stays_on_its_device(here: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows training, scoring above all, runs where training ran."""
+    monkeypatch.setattr(torch.nn.Module, "cpu", lambda _: pytest.fail("moved"))
+    train(here, "causal")
+
+
+def test_what_is_shown_is_written_out_whatever_happens(here: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = []
+    monkeypatch.setattr(Monitor, "close", lambda self: closed.append(self))
+    train(here, "causal")
+    assert len(closed) == 1
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "run", stopped)
+    done = here("train", FILES["causal"], "--objective", "causal", "--out", "other", *SMALL, *STEPS)
+    assert done.returncode == 130 and len(closed) == 2
 
 
 # -- beginning with a run ----------------------------------------------------------------------------------

@@ -149,7 +149,8 @@ class ScheduleConfig(Settings):
     """Learning rate over steps: ``peak`` is reached after ``warmup`` steps.
 
     noam: d^-0.5 · min(t^-0.5, t · warmup^-1.5) · peak (Vaswani et al. 2017, section 5.3; there peak = 1);
-    inverse_sqrt: peak · (warmup / t)^0.5; cosine and linear fall to ``floor`` · peak at the end.
+    inverse_sqrt: peak · (warmup / t)^0.5; cosine and linear fall to ``floor`` · peak, where the step after
+    the last would be.
     """
 
     section: ClassVar[str] = "training.schedule"
