@@ -157,7 +157,11 @@ def test_the_model_stays_on_its_device(here: Cli, monkeypatch: pytest.MonkeyPatc
 
 def test_what_is_shown_is_written_out_whatever_happens(here: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     closed = []
-    monkeypatch.setattr(Monitor, "close", lambda self: closed.append(self))
+
+    def close(monitor: Monitor) -> None:
+        closed.append(monitor)
+
+    monkeypatch.setattr(Monitor, "close", close)
     train(here, "causal")
     assert len(closed) == 1
 

@@ -96,6 +96,22 @@ def test_random_state_is_that_of_the_device(tmp_path: Path, monkeypatch: pytest.
     assert torch.equal(states[0], torch.zeros(3))
 
 
+def test_a_failed_validation_leaves_the_model_in_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t = trainer(tmp_path)
+    t.model.train()
+
+    def failed(*_: object) -> None:
+        assert not t.model.training
+        raise MemoryError
+
+    monkeypatch.setattr(t.objective, "loss", failed)
+    with pytest.raises(MemoryError):
+        t.validate()
+    assert t.model.training
+
+
 def test_the_end_is_validated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a budget's last step is one at which to validate."""
     t = trainer(tmp_path, "training.validate_every=2", "training.epochs=2", "training.steps=null")
