@@ -100,6 +100,20 @@ def test_the_key_that_leaves_nothing_is_named(setting: str, key: str) -> None:
     assert refusal.value.where == key
 
 
+@pytest.mark.parametrize(
+    ("setting", "where"),
+    [("data.valid=[valid.tsv]", "data.valid"), ("data.test=[test.tsv]", "data.test"),
+     ("data.valid_size=9", "data.valid_size"), ("data.test_size=0", "data.test_size"),
+     ("data.aligned=true", "data.aligned"), ("text.cleaning.trim=false", "text.cleaning"),
+     ("data.train=['cldr:', more.tsv]", "data.train")],
+)  # fmt: skip
+def test_what_the_built_in_corpus_does_not_read_is_refused(setting: str, where: str) -> None:
+    config = load_config({"data": {"train": ["cldr:"]}, "text": {"source": "en", "target": "de"}}, [setting])
+    with pytest.raises(UserError, match="cldr:") as caught:
+        task(config).load(config, silent)
+    assert caught.value.where == where
+
+
 def test_of_two_runs_begun_at_once_in_a_folder_one_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
