@@ -98,6 +98,8 @@ def test_trained_resumed_and_scored(here: Cli, tmp_path: Path, kind: str) -> Non
     scored = here("evaluate", "run", "--json")
     assert scored.returncode == 0, scored.stderr
     assert MEASURES[kind] in json.loads(scored.stdout)
+    counted = {"classify": "texts", "tag": "words", "embed": "pairs"}.get(kind, "tokens")
+    assert f"{counted}/s" in (run / "report.html").read_text(encoding="utf-8")
     assert "<svg" in (run / "report.html").read_text(encoding="utf-8")
 
 

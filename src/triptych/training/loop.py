@@ -29,7 +29,7 @@ from triptych.training.optimizer import build_optimizer, set_rate
 from triptych.training.schedule import Pace, learning_rate
 
 # What the count of a loss counts, by what the model puts out.
-UNITS = {"vocabulary": "tok", "classes": "texts", "tags": "words", "vector": "pairs"}
+UNITS = {"vocabulary": "tokens", "classes": "texts", "tags": "words", "vector": "pairs"}
 MARKS = 12  # validations (and checkpoints) a run
 CALIBRATE = 12  # steps timed before a budget is turned into a number of steps
 
@@ -67,6 +67,7 @@ class Trainer:
         self.objective = objective(config.objective, config.data.length)
         head_rate = getattr(config.objective, "head_rate", 1.0)
         self.optimizer = build_optimizer(settings.optimizer, model, model.output, head_rate)
+        self.unit = UNITS[config.objective.readout] if config.model.reads_ids else "images"
         self.routers = routers(model)
         self.load: dict[str, Tensor] = {}  # tokens that each router sent to each expert, in the last step
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "fp16")
@@ -254,6 +255,7 @@ class Trainer:
                     gradient_norm=norm,
                     learning_rate=rate,
                     tokens_per_second=round(speed, 1),
+                    unit=self.unit,
                     memory_mb=round(memory_mb(self.device), 1),
                     epoch=self.cursor.epoch,
                     progress=round(self.pace.progress, 5),
@@ -318,8 +320,7 @@ class Trainer:
         share = self.pace.progress
         left = self.spent / share * (1 - share) if share > 0 else 0.0
         nll = sum(losses) / len(losses)
-        unit = UNITS[self.config.objective.readout] if self.config.model.reads_ids else "images"
-        pace = f"{speed:,.0f} {unit}/s  left {clock(left)}"
+        pace = f"{speed:,.0f} {self.unit}/s  left {clock(left)}"
         self.monitor.progress(f"step {self.pace.step}  {share:4.0%}  loss {nll:.3f}  {pace}")
 
 
