@@ -174,7 +174,7 @@ def _choose(
     for c in list_checkpoints(checkpoints):
         try:
             state = c.read()
-            if state.get("origin", trainer.origin) == trainer.origin:
+            if state.get("origin") == trainer.origin:
                 found.append((c, state["model"]))
         except UserError as error:  # one of several: the others will do
             say(f"passed over: {error}")

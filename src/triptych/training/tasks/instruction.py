@@ -129,12 +129,12 @@ class InstructionTask(Task[Rendered]):
         path = folder / "data" / TEST
         return self.given(config, [str(path)]) if path.exists() else None
 
-    def evaluate(self, bundle: Bundle, part: Rendered, say: Say, precision: str = "fp32") -> Result:
+    def evaluate(self, bundle: Bundle, part: Rendered, say: Say) -> Result:
         """Perplexity of the responses, and some of them beside the model's own."""
         data = self.encode(bundle.config, part, bundle.tokenizer, Path(), "test", say)
         kept = self.fitting(bundle.config, part, bundle.tokenizer, "test", silent)
         part = part.select(list(kept))  # bytes are counted of what is scored
-        found = pieces(bundle, data, precision)
+        found = pieces(bundle, data)
         said = (text for d in part.dialogues for role, text in d.turns if role == "assistant")
         return Result(scored(found, sum(len(text.encode()) for text in said)), self.samples(bundle, part))
 

@@ -152,7 +152,7 @@ class TranslationTask(Task[Pairs]):
         say(f"length penalty: alpha {alpha} by validation BLEU {each}")
         return config.model_copy(update={"decoding": config.decoding.model_copy(update={"alpha": alpha})})
 
-    def evaluate(self, bundle: Bundle, part: Pairs, say: Say, precision: str = "fp32") -> Result:
+    def evaluate(self, bundle: Bundle, part: Pairs, say: Say) -> Result:
         """BLEU, chrF++, exact match; perplexity over all pairs that the model has positions for."""
         result = evaluate(bundle.translator, part.source, part.target, bundle.config.decoding)
         kept = [i for i in range(len(part)) if part.target[i].strip()]
@@ -160,9 +160,7 @@ class TranslationTask(Task[Pairs]):
         source, target = (encode_batch([side[i] for i in kept]) for side in (part.source, part.target))
         fit = [pair for pair in zip(source, target, strict=True) if max(map(len, pair)) <= most]
         data = ParallelData([s for s, _ in fit], [t for _, t in fit], bundle.config.data.tokens)
-        loss = (
-            dataset_loss(bundle.model, objective(bundle.config.objective), data, precision) if fit else None
-        )
+        loss = dataset_loss(bundle.model, objective(bundle.config.objective), data, "fp32") if fit else None
         return Result(result.scores, result.samples, loss, left_out=len(kept) - len(fit))
 
     def title(self, config: RunConfig) -> str:
