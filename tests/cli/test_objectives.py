@@ -19,6 +19,8 @@ from triptych.data import TokenStore
 from triptych.data.masking import MaskedData
 from triptych.engine import load
 from triptych.insight.laws import verify
+from triptych.training.loop import Trainer
+from triptych.training.monitor import Monitor
 from triptych.training.tasks import task
 from triptych.training.tasks.running import MaskedTask
 
@@ -96,6 +98,8 @@ def test_trained_resumed_and_scored(here: Cli, tmp_path: Path, kind: str) -> Non
     scored = here("evaluate", "run", "--json")
     assert scored.returncode == 0, scored.stderr
     assert MEASURES[kind] in json.loads(scored.stdout)
+    counted = {"classify": "texts", "tag": "words", "embed": "pairs"}.get(kind, "tokens")
+    assert f"{counted}/s" in (run / "report.html").read_text(encoding="utf-8")
     assert "<svg" in (run / "report.html").read_text(encoding="utf-8")
 
 
@@ -129,6 +133,46 @@ def test_one_bos_and_the_response_alone_are_learned(here: Cli) -> None:
     assert learned and learned[-1] == "<|im_end|>" and len(starts) == 2
     silent = first[: starts[1] + 1]
     assert all(row[-1] == "no" for row in silent)
+
+
+@pytest.mark.parametrize(("kind", "known"), [("causal", 32), ("causal", 8), ("instruction", 64)])
+def test_few_positions_are_enough_for_samples(here: Cli, tmp_path: Path, kind: str, known: int) -> None:
+    """Prompts and outputs of the report are as long as the model's positions let them be."""
+    length, position = f"data.length={known}", f"model.position={{kind: learned, max: {known}}}"
+    train(here, kind, length, position, "decoding.min_length=40")
+    report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert 'class="sample"' in report
+
+
+def test_texts_within_a_prefix_have_nothing_to_score(here: Cli, tmp_path: Path) -> None:
+    train(here, "causal", "model.attention.visible={kind: prefix, length: 8}", "training.precision=fp32")
+    write(tmp_path / "short.txt", ["a"])
+    done = here("evaluate", "run", "short.txt")
+    refused(done, "nothing to score")
+
+
+def test_the_model_stays_on_its_device(here: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows training, scoring above all, runs where training ran."""
+    monkeypatch.setattr(torch.nn.Module, "cpu", lambda _: pytest.fail("moved"))
+    train(here, "causal")
+
+
+def test_what_is_shown_is_written_out_whatever_happens(here: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = []
+
+    def close(monitor: Monitor) -> None:
+        closed.append(monitor)
+
+    monkeypatch.setattr(Monitor, "close", close)
+    train(here, "causal")
+    assert len(closed) == 1
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "run", stopped)
+    done = here("train", FILES["causal"], "--objective", "causal", "--out", "other", *SMALL, *STEPS)
+    assert done.returncode == 130 and len(closed) == 2
 
 
 # -- beginning with a run ----------------------------------------------------------------------------------

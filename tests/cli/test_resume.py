@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli.conftest import SMALL, Cli, tsv
+from triptych.training.tasks.translation import TranslationTask
 
 ARGS = ("pairs.tsv", "--preset", "small", "--from", "en", "--to", "de", *SMALL, "training.steps=60",
         "training.validate_every=10", "training.log_every=1", "training.accumulate=2")  # fmt: skip
@@ -104,6 +106,24 @@ def test_a_used_folder_is_not_overwritten(whole: Path, cli: Cli, tmp_path: Path)
     before = weights(whole)
     done = cli("train", *ARGS, "--out", str(whole))
     assert done.returncode == 2 and "not empty" in done.stderr and weights(whole) == before
+
+
+def test_a_default_folder_that_is_taken_meanwhile_is_left_alone(
+    here: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run begins there while the pairs are read."""
+    tsv(tmp_path / "pairs.tsv")
+    load, other = TranslationTask.load, tmp_path / "runs" / "pairs-en-de" / "data"
+
+    def meanwhile(*args: Any) -> Any:
+        other.mkdir(parents=True)
+        return load(*args)
+
+    monkeypatch.setattr(TranslationTask, "load", meanwhile)
+    done = here("train", *ARGS, "training.steps=1")
+    assert done.returncode == 0, done.stderr
+    assert list(other.parent.iterdir()) == [other] and not any(other.iterdir())
+    assert (tmp_path / "runs" / "pairs-en-de-2" / "model.safetensors").exists()
 
 
 def test_divergence_stops_in_words(cli: Cli, tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ import pytest
 from triptych.config import load_config
 from triptych.errors import UserError
 from triptych.text import Pairs, files, read_aligned, train_tokenizer
+from triptych.training import prepare
 from triptych.training.tasks import silent, task
 from triptych.training.tasks.translation import (
     KEYS,
+    TranslationTask,
     encode,
     keep_texts,
     seen_in_training,
@@ -96,3 +98,44 @@ def test_the_key_that_leaves_nothing_is_named(setting: str, key: str) -> None:
     with pytest.raises(UserError) as refusal:
         encode(pairs, tokenizer, config, silent, "training")
     assert refusal.value.where == key
+
+
+@pytest.mark.parametrize(
+    ("setting", "where"),
+    [("data.valid=[valid.tsv]", "data.valid"), ("data.test=[test.tsv]", "data.test"),
+     ("data.valid_size=9", "data.valid_size"), ("data.test_size=0", "data.test_size"),
+     ("data.aligned=true", "data.aligned"), ("text.cleaning.trim=false", "text.cleaning"),
+     ("data.train=['cldr:', more.tsv]", "data.train")],
+)  # fmt: skip
+def test_what_the_built_in_corpus_does_not_read_is_refused(setting: str, where: str) -> None:
+    config = load_config({"data": {"train": ["cldr:"]}, "text": {"source": "en", "target": "de"}}, [setting])
+    with pytest.raises(UserError, match="cldr:") as caught:
+        task(config).load(config, silent)
+    assert caught.value.where == where
+
+
+def test_of_two_runs_begun_at_once_in_a_folder_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second begins while the first learns its tokenizer: it neither joins it nor takes its files."""
+    file = tmp_path / "pairs.tsv"
+    file.write_text("".join(f"{a} {b}\t{b} {a}\n" for a in WORDS for b in WORDS), encoding="utf-8")
+    settings = {"tokenizer": {"size": 300, "shrink": True}}
+    config = load_config({"data": {"train": [str(file)]}, "text": settings, "training": {"steps": 1}})
+    corpus, run = task(config).load(config, silent), tmp_path / "run"
+    learn = TranslationTask.tokenizer
+    refused = []
+
+    def meanwhile(*args: object) -> object:
+        if not refused:
+            refused.append(1)
+            for check in (prepare.check_free, lambda _: None):  # before the first took the folder, or after
+                monkeypatch.setattr(prepare, "check_free", check)
+                with pytest.raises(UserError, match="other run") as caught:
+                    prepare.prepare(config, corpus, run, silent)
+                assert caught.value.where == str(run) and (run / "data").is_dir()
+        return learn(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(TranslationTask, "tokenizer", meanwhile)
+    prepare.prepare(config, corpus, run, silent)
+    assert (run / "config.yaml").exists() and (run / "data" / "valid.source").exists()

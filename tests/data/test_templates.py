@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from triptych.errors import UserError
 from triptych.text.dialogues import Dialogue
-from triptych.text.templates import AUTO, END, SYMBOLS, Symbol, encode_runs, end_id, prompt, render
+from triptych.text.templates import AUTO, END, SYMBOLS, Symbol, encode_runs, prompt, render
 from triptych.text.tokenizer import BOS, EOS, Tokenizer, train_tokenizer
 
 TOKENIZERS = {
@@ -115,7 +115,8 @@ def test_text_never_becomes_a_symbol(template, parts, kind):
         text for text, _ in runs if not (isinstance(text, Symbol) and text == "</s>")
     )
     said = [number for number, is_learned in zip(ids, learned, strict=True) if is_learned]
-    assert said.count(end_id(template, tokenizer)) == len(turns)
+    end = EOS if template == "alpaca" else tokenizer.symbol_id(END[template])
+    assert said.count(end) == len(turns)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,4 @@ def test_wrong_use():
     bare = train_tokenizer(["x"], kind="byte", size=300)
     with pytest.raises(UserError, match=r"no symbol '<\|im_start\|>'"):
         encode_runs(render(dialogue(None, [("a", "b")]), "chatml"), bare)
-    with pytest.raises(UserError, match="no symbol"):
-        end_id("chatml", bare)
-    assert end_id("alpaca", bare) == EOS
     assert {*AUTO.values()} == set(TEMPLATES) == set(SYMBOLS)

@@ -37,7 +37,7 @@ def bundle(kind: str, form: str = "encoder", count: int = 4, **settings: Any) ->
     model = {"form": form, "vocab": TOKENIZER.size, "dim": 16, "layers": 1, "heads": 2, "ffn": {"dim": 16}}
     data = {
         "model": {**model, "output": output, "types": 2, **settings},
-        "data": {"max_length": MOST},
+        "data": {"max_length": MOST} if kind != "vocabulary" else {},
         "objective": {"kind": KINDS[kind] if form == "encoder" or kind != "vocabulary" else "causal"},
         "text": {"tokenizer": "byte"},
     }
@@ -166,6 +166,26 @@ def test_reading_leaves_the_model_as_it_was() -> None:
     own.reader.model.train()
     assert own.classify(["two"]) == own.classify(["two"]), "dropout is off while it reads"
     assert own.reader.model.training
+
+
+def test_a_failed_reading_leaves_the_model_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = classifier(dropout=0.5)
+    own.reader.model.train()
+
+    def failed(*_: object) -> None:
+        assert not own.reader.model.training
+        raise RuntimeError
+
+    monkeypatch.setattr(own.reader.model, "forward", failed)
+    with pytest.raises(RuntimeError):
+        own.classify(["two"])
+    assert own.reader.model.training
+
+
+def test_a_word_that_is_no_text_is_named_by_its_sentence() -> None:
+    with pytest.raises(UserError, match="no text") as caught:
+        tagger().tag([["a"], ["two", 3]], first=10)  # type: ignore[list-item]
+    assert caught.value.where == "sentence 12, word 2"
 
 
 # -- tags --------------------------------------------------------------------------------------------------

@@ -49,6 +49,15 @@ def test_inexact_products_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.get_float32_matmul_precision() == "high"
 
 
+def test_products_on_a_gpu_stay_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The setting is one for all devices, and on a GPU it is TF32: ten bits of a fraction."""
+    assert not torch.backends.cuda.matmul.allow_tf32
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert not prefer_fast_fp32()
+    assert not torch.backends.cuda.matmul.allow_tf32
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
 def test_probing_spends_no_randomness() -> None:
     """The kernels are tried with numbers of their own: the seed decides the run alone."""
     state = torch.get_rng_state()

@@ -112,6 +112,14 @@ def write(folder: Path, **changes: Any) -> tuple[Page, str]:
     return Page(text), text
 
 
+def test_losses_and_speed_are_of_what_was_counted(tmp_path: Path) -> None:
+    words = write(tmp_path)[0].words
+    assert "Nats per token" in words and "Tokens a second" in words and "tokens/s" in words
+    words = write(tmp_path, metrics=[train(s, unit="images") for s in (1, 2, 3)])[0].words
+    assert "Nats per image" in words
+    assert "Images a second" in words and "images/s" in words and "tokens/s" not in words
+
+
 def test_holds_what_it_was_given(tmp_path: Path) -> None:
     page, text = write(tmp_path)
     for wanted in (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any
 
@@ -90,11 +90,11 @@ def test_nothing_planned_is_not_over() -> None:
 
 @given(any_kind, st.integers(2, 500), st.integers(0, 600), st.sampled_from([0.0, 0.1, 1.0]))
 def test_rates_are_usable(kind: str, steps: int, warmup: int, floor: float) -> None:
-    """Positive before the last step, finite, at most the peak; rising in warm-up and never after it."""
+    """Positive, finite, at most the peak; rising in warm-up and never after it."""
     run = _run(steps, warmup)
     rates = [_rate(kind, warmup, p, floor) for p in run]
     assert all(math.isfinite(r) and 0 <= r <= PEAK * (1 + 1e-12) for r in rates)
-    assert all(r > 0 for r in rates[:-1])
+    assert all(r > 0 for r in rates)
     for pace, (a, b) in zip(run[1:], pairwise(rates), strict=False):
         assert b > a if pace.step < warmup else True
         assert b <= a * (1 + 1e-12) if pace.step > max(warmup, 1) else True
@@ -121,19 +121,32 @@ def test_replanning_does_not_make_the_rate_jump(kind: str, warmup: int, plans: l
     pace = Pace().plan(1000, warmup)
     before = 0.0
     for left in plans:
-        pace = pace.plan(left, warmup)
+        stride, pace = pace.stride, pace.plan(left, warmup)  # the first step moves the rate by the old stride
         for _ in range(50):
             pace = pace.advance()
             now = _rate(kind, warmup, pace)
-            fall = math.pi / 2 * pace.stride / (1 - pace.warm) if pace.step > warmup else 1 / warmup
-            assert abs(now - before) <= PEAK * fall * (1 + 1e-6)
-            before = now
+            fall = math.pi / 2 * max(stride, pace.stride) / (1 - pace.warm)
+            assert abs(now - before) <= PEAK * (fall if pace.step > warmup else 1 / warmup) * (1 + 1e-6)
+            stride, before = pace.stride, now
 
 
 @pytest.mark.parametrize("kind", ["linear", "cosine"])
-def test_a_planned_rate_ends_at_its_floor(kind: str) -> None:
+def test_a_planned_rate_falls_to_its_floor(kind: str) -> None:
+    """It would be there at the step after the last."""
     for floor in (0.0, 0.25):
-        assert _rate(kind, 10, _run(100, 10)[-1], floor) == pytest.approx(PEAK * floor, abs=1e-12)
+        last = _run(100, 10)[-1]
+        after = replace(last, progress=last.progress + last.stride)
+        assert _rate(kind, 10, after, floor) == pytest.approx(PEAK * floor, abs=1e-12)
+
+
+@pytest.mark.parametrize("warmup", [0, 1])
+def test_every_step_learns(warmup: int) -> None:
+    """The first at the peak, the last too."""
+    for steps in (1, 4):
+        rates = [_rate("linear", warmup, p) / PEAK for p in _run(steps, warmup)]
+        assert rates[0] == pytest.approx(1) and rates[-1] > 0
+    assert [_rate("linear", 0, p) / PEAK for p in _run(4, 0)] == pytest.approx([1.0, 0.75, 0.5, 0.25])
+    assert [_rate("cosine", 0, p) / PEAK for p in _run(2, 0)] == pytest.approx([1.0, 0.5])
 
 
 def test_a_run_all_of_warm_up() -> None:

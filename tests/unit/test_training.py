@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -71,6 +72,55 @@ def test_probing_changes_nothing(tmp_path: Path) -> None:
     assert torch.equal(torch.get_rng_state(), rng)
     assert all(torch.equal(v, before[k]) for k, v in t.state()["model"].items())
     assert all(p.grad is None for p in t.model.parameters())
+
+
+def test_random_state_is_that_of_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU its own: probing puts it back, a checkpoint has it alone and one of several devices loads."""
+    t = trainer(tmp_path)
+    gpu, states, forked = torch.device("cuda", 0), {0: torch.ones(3)}, []
+    t.device, t.gpus = gpu, [gpu]
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: states[device.index])
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda rng, device: states.update({device.index: rng}))
+    monkeypatch.setattr(torch.cuda, "set_rng_state_all", lambda _: pytest.fail("those of other devices"))
+    state = copy.deepcopy(t.state())
+    assert torch.equal(torch.stack(state["cuda_rng"]), torch.ones(1, 3))
+    t.restore({**state, "cuda_rng": [torch.zeros(3), torch.full((3,), 7.0)]})
+    assert torch.equal(states[0], torch.zeros(3)) and len(states) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.random, "fork_rng", lambda devices: forked.append(devices) or nullcontext())
+        patch.setattr(t, "accumulate", lambda _: None)
+        t.probe()
+    assert forked == [[gpu], [gpu]]
+    # And one of a GPU loads on a CPU.
+    trainer(tmp_path).restore({**state, "cuda_rng": [torch.zeros(3)]})
+    assert torch.equal(states[0], torch.zeros(3))
+
+
+def test_a_failed_validation_leaves_the_model_in_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t = trainer(tmp_path)
+    t.model.train()
+
+    def failed(*_: object) -> None:
+        assert not t.model.training
+        raise MemoryError
+
+    monkeypatch.setattr(t.objective, "loss", failed)
+    with pytest.raises(MemoryError):
+        t.validate()
+    assert t.model.training
+
+
+def test_the_end_is_validated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a budget's last step is one at which to validate."""
+    t = trainer(tmp_path, "training.validate_every=2", "training.epochs=2", "training.steps=null")
+    t.seconds = 1e4
+    steps = []
+    monkeypatch.setattr(t, "_checkpoint", lambda _: steps.append(t.pace.step))
+    t.run()
+    assert t.pace.step % 2 == 0
+    assert steps == list(range(2, t.pace.step + 1, 2))
 
 
 def test_half_precision_is_probed_and_trained(tmp_path: Path) -> None:
@@ -217,10 +267,20 @@ def test_metrics_are_whole_records_and_rewind(tmp_path: Path) -> None:
 
 def test_tensorboard_is_optional(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    monitor = Monitor(tmp_path, tensorboard=True, quiet=True)
-    monitor.record("train", 1, loss=2.0)
-    monitor.board.flush()
-    assert list((tmp_path / "tensorboard").iterdir())
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    first = Monitor(tmp_path, tensorboard=True, quiet=True)
+    for step in (1, 2, 3):
+        first.record("train", step, loss=2.0 / step)
+    first.close()
+    # Resumed from step 1, its curve is one.
+    second = Monitor(tmp_path, tensorboard=True, quiet=True)
+    second.rewind(1)
+    for step in (2, 3, 4):
+        second.record("train", step, loss=5.0 + step)
+    second.close()
+    shown = EventAccumulator(str(tmp_path / "tensorboard")).Reload().Scalars("train/loss")
+    assert [(one.step, one.value) for one in shown] == [(1, 2.0), (2, 7.0), (3, 8.0), (4, 9.0)]
 
 
 def test_the_plan_grows_with_time_and_data() -> None:

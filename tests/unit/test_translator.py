@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from triptych.config import DecodingConfig, RunConfig
 from triptych.engine import Bundle
@@ -40,6 +41,31 @@ def test_lines_of_nothing_to_see_are_blank(bundle: Bundle) -> None:
     for line in ("", " \t", "\u200b", "\u200b \ufeff\u2060", "\u00ad"):
         (found,) = bundle.translate_full([line])
         assert (found.text, found.alternatives[0].reason) == ("", "blank")
+
+
+def test_a_line_that_is_refused_leaves_the_model_as_it_was(bundle: Bundle) -> None:
+    bundle.model.train()
+    try:
+        with pytest.raises(UserError, match="the model takes"):
+            bundle.translator.translate(["two cats " * 9], DecodingConfig(), strict=True)
+        assert bundle.model.training
+    finally:
+        bundle.model.eval()
+
+
+def test_logits_are_of_an_encoder_decoder(bundle: Bundle) -> None:
+    """Without dropout, on the model's device; of other forms there are none."""
+    try:
+        bundle.model.train()
+        assert torch.equal(bundle.logits([5], [6]), bundle.logits([5], [6])) and bundle.model.training
+    finally:
+        bundle.model.eval()
+    elsewhere = build(bundle.config.model, seed=1).to("meta")
+    assert Bundle(bundle.config, bundle.tokenizer, elsewhere).logits([5], [6]).is_meta
+    data = {"form": "decoder", "vocab": bundle.tokenizer.size, "dim": 16, "layers": 1, "heads": 2}
+    config = RunConfig.parse({"model": data, "objective": {"kind": "causal"}})
+    with pytest.raises(UserError, match="encoder–decoder"):
+        Bundle(config, bundle.tokenizer, build(config.model, seed=1)).logits([5], [6])
 
 
 def test_positions_limit_each_side() -> None:

@@ -37,8 +37,9 @@ def demo(
         {**CONFIG, "text": {**CONFIG["text"], "source": source, "target": target}},
         [f"training.budget={minutes * 60:.0f}s"],
     )
-    folder = out or free_folder(Path("runs") / f"demo-{source}-{target}")
-    check_free(folder)
+    named = Path("runs") / f"demo-{source}-{target}"
+    check_free(out or free_folder(named))
     say(f"phrases: {source} → {target}, from CLDR")
     corpus = task(config).load(config, say)
+    folder = out or free_folder(named)  # another run may have taken the one that was free
     train_whole(config, corpus, folder, started, f"Demo: {source} → {target}, phrases from CLDR")

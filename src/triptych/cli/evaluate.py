@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from triptych.cli.common import check_writable, say
+from triptych.cli.common import check_writable, load_fast, say
 from triptych.errors import UserError
 
 
@@ -30,8 +30,6 @@ def evaluate(
     Translation: sacreBLEU BLEU and chrF++ with signatures, exact match, perplexity. Raw text is scored, with
     the tokenizer that sacreBLEU has for the target language.
     """
-    from triptych.engine import load
-    from triptych.training.machine import keep_memory, prefer_fast_fp32
     from triptych.training.tasks import task
 
     if (source is None) != (reference is None):
@@ -41,9 +39,7 @@ def evaluate(
         raise UserError("give files, or --source and --reference, not both", "command line", mend)
     if picture is not None:
         check_writable(picture, *map(Path, files or ()))
-    keep_memory()
-    prefer_fast_fp32()
-    bundle = load(run)
+    bundle = load_fast(run)
     if picture is not None and bundle.config.objective.kind != "classify":
         kind = bundle.config.objective.kind
         raise UserError(f"a run of {kind} has no confusion matrix", "--picture", "leave it out")

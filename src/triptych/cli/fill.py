@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from triptych.cli.common import load_fast
 from triptych.cli.lines import blocks
 from triptych.errors import UserError
 
@@ -33,13 +34,9 @@ def fill(
     if text == "-" and sys.stdin is None:
         raise UserError("standard input is closed", "command line", "give a text")
     from triptych.config.load import standing
-    from triptych.engine import load
     from triptych.engine.filler import MASK
-    from triptych.training.machine import keep_memory, prefer_fast_fp32
 
-    keep_memory()
-    prefer_fast_fp32()
-    filler = load(run).filler
+    filler = load_fast(run).filler
     if text != "-" and MASK not in text and standing(Path(text)) != "file":
         what = f"there is no {MASK} in this text, and no file of this name"
         raise UserError(what, text, f"write {MASK} where a token is missing")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from triptych.cli.common import say
+from triptych.cli.common import load_fast, say
 from triptych.cli.lines import blocks, typed
 from triptych.errors import UserError
 
@@ -65,12 +65,8 @@ def generate(
         what = "--stream shows one output of one prompt, as text"
         raise UserError(what, "command line", "leave out --stream, or -, --json and --n")
     from triptych.config import DecodingConfig
-    from triptych.engine import load
-    from triptych.training.machine import keep_memory, prefer_fast_fp32
 
-    keep_memory()
-    prefer_fast_fp32()
-    generator = load(run).generator
+    generator = load_fast(run).generator
     settings = DecodingConfig.parse({**generator.settings.dump(), **given})
     if typing and generator.template:
         if as_json or n > 1:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from triptych.cli.common import check_languages, existing, free_folder, say, sort_out
+from triptych.cli.common import check_languages, existing, free_folder, sort_out
 from triptych.errors import UserError
 
 if TYPE_CHECKING:
@@ -140,4 +140,4 @@ def _files(
     return merge(given, {"data": {"train": files, "aligned": False}} if files else {}), hand_set
 
 
-__all__ = ["BUDGET", "Asked", "asked", "check", "default_folder", "say"]
+__all__ = ["BUDGET", "Asked", "asked", "check", "default_folder"]

@@ -62,15 +62,16 @@ def train(
     from triptych.training.prepare import check_free
     from triptych.training.tasks import task
 
-    folder = out or default_folder(config)
-    check_free(folder)
+    check_free(out or default_folder(config))
     if request.endless:
         say(f"no --budget given: training for {BUDGET}")
     if config.objective.kind == "translation" and not config.text.target:
         say("no --to language given: scores use sacreBLEU's default tokenizer")
     road = task(config)
     corpus = road.load(config, say)
-    train_whole(request.fitted(corpus, config), corpus, folder, started, road.title(config))
+    fitted = request.fitted(corpus, config)
+    folder = out or default_folder(config)  # another run may have taken the one that was free
+    train_whole(fitted, corpus, folder, started, road.title(config))
 
 
 def _resume(what: list[str], budget: str, named: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from triptych.cli.common import check_writable, existing
+from triptych.cli.common import check_writable, existing, load_fast
 from triptych.cli.lines import blocks
 from triptych.errors import UserError
 
@@ -63,12 +63,8 @@ def translate(
             f"--{only[0].replace('_', '-')} has no effect without --sample", "command line", "add --sample"
         )
     from triptych.config import DecodingConfig
-    from triptych.engine import load
-    from triptych.training.machine import keep_memory, prefer_fast_fp32
 
-    keep_memory()
-    prefer_fast_fp32()
-    bundle = load(run)
+    bundle = load_fast(run)
     settings = DecodingConfig.parse({**bundle.config.decoding.dump(), **given})
     bundle.translator.check(settings)
     listing = settings.n_best > 1 and not as_json

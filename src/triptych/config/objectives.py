@@ -6,10 +6,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
+from triptych.config.parts.outputs import Pool
 from triptych.config.settings import Part, choices
 
 Form = Literal["encoder_decoder", "decoder", "encoder"]
-Pool = Literal["first", "mean", "max", "last"]
 Rate = Field(0.0, ge=0, lt=1, description="a share from 0 up to, not including, 1")
 
 
@@ -115,7 +115,7 @@ class ClassifyObjective(Tuned):
 
     readout: ClassVar[str] = "classes"
     kind: Literal["classify"] = "classify"
-    pool: Literal["auto", "first", "mean", "max", "last"] = Field(
+    pool: Pool = Field(
         "auto",
         description="auto: first in an encoder, last in a decoder; of images a class token or the mean",
     )
@@ -134,9 +134,7 @@ class EmbedObjective(Tuned):
 
     readout: ClassVar[str] = "vector"
     kind: Literal["embed"] = "embed"
-    pool: Literal["auto", "first", "mean", "max", "last"] = Field(
-        "auto", description="auto: mean in an encoder, last in a decoder"
-    )
+    pool: Pool = Field("auto", description="auto: mean in an encoder, last in a decoder")
     temperature: NonNegativeFloat = Field(0.05, gt=0, description="of the cosines, above 0")
 
 
@@ -154,7 +152,6 @@ __all__ = [
     "InstructionObjective",
     "MaskedObjective",
     "Objective",
-    "Pool",
     "TagObjective",
     "TranslationObjective",
     "Tuned",

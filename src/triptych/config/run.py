@@ -117,7 +117,9 @@ class DataConfig(Settings):
         description="share of its sides by which an image is moved at most, anew each epoch; its edges are "
         "repeated",
     )
-    flip: bool = Field(False, description="mirror every other image, left to right, anew each epoch")
+    flip: bool = Field(
+        False, description="mirror an image, left to right, with probability 1/2, anew each epoch"
+    )
     packing: Literal["packed", "stream"] = "packed"
     length: PositiveInt = Field(256, description="tokens of a row of running text")
     valid_size: NonNegativeInt | None = Field(None, description="examples; by the corpus when not given")
@@ -149,7 +151,8 @@ class ScheduleConfig(Settings):
     """Learning rate over steps: ``peak`` is reached after ``warmup`` steps.
 
     noam: d^-0.5 · min(t^-0.5, t · warmup^-1.5) · peak (Vaswani et al. 2017, section 5.3; there peak = 1);
-    inverse_sqrt: peak · (warmup / t)^0.5; cosine and linear fall to ``floor`` · peak at the end.
+    inverse_sqrt: peak · (warmup / t)^0.5; cosine and linear fall to ``floor`` · peak, where the step after
+    the last would be.
     """
 
     section: ClassVar[str] = "training.schedule"
@@ -300,7 +303,7 @@ class RunConfig(Settings):
             why = "images are moved, and this model reads texts"
             mend = "leave it out, or use model.embedding=patches"
         for where in OF_IMAGES if self.model.reads_ids else OF_TEXTS:
-            if self._set(where):
+            if self.is_set(where):
                 raise UserError(why, where, mend)
         return self
 
@@ -308,12 +311,12 @@ class RunConfig(Settings):
     def _of_the_objective(self) -> Self:
         kind = self.objective.kind
         for where, kinds in READ_BY.items():
-            if self._set(where) and kind not in kinds:
+            if self.is_set(where) and kind not in kinds:
                 mend = f"leave it out; it is of the objective {' or '.join(kinds)}"
                 raise UserError(f"{kind} does not read this", where, mend)
         return self
 
-    def _set(self, where: str) -> bool:
+    def is_set(self, where: str) -> bool:
         """Whether a key of a section is not as it is when nothing is said."""
         section, _, key = where.partition(".")
         own = getattr(self, section)

@@ -273,7 +273,7 @@ class Changes:
     Attributes:
         hide: share of the patches that are grey.
         shift: share of the sides by which an image is moved at most; its edges are repeated.
-        flip: every other one is mirrored, left to right.
+        flip: each is mirrored, left to right, with probability 1/2.
     """
 
     hide: float = 0.0

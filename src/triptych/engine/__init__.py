@@ -6,7 +6,7 @@ from triptych.engine.embedder import Embedder
 from triptych.engine.filler import Filler, Guess
 from triptych.engine.generator import Generation, Generator, Prompt
 from triptych.engine.labels import read_labels, write_labels
-from triptych.engine.precision import autocast
+from triptych.engine.precision import autocast, evaluating
 from triptych.engine.tagger import Tagger
 from triptych.engine.translator import Alternative, Translation, Translator
 
@@ -25,6 +25,7 @@ __all__ = [
     "Translation",
     "Translator",
     "autocast",
+    "evaluating",
     "load",
     "load_weights",
     "read_json",

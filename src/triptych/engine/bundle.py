@@ -29,6 +29,7 @@ from triptych.engine.embedder import Embedder
 from triptych.engine.filler import Filler
 from triptych.engine.generator import Generator, longest, usual
 from triptych.engine.labels import read_labels
+from triptych.engine.precision import evaluating
 from triptych.engine.tagger import Tagger
 from triptych.engine.translator import Translation, Translator
 from triptych.engine.viewer import Viewer
@@ -153,9 +154,10 @@ class Bundle:
     @torch.inference_mode()
     def logits(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> Tensor:
         """Logits ``[T + 1, V]`` for each next target token, teacher-forced. Ids come without specials."""
-        assert isinstance(self.model, EncoderDecoder)
-        batch = translation_batch([source_ids], [target_ids], [0])
-        logits = self.model(*batch.given, batch.ids, batch.layout)
+        model, device = self.translator.model, self.translator.device
+        batch = translation_batch([source_ids], [target_ids], [0]).to(device)
+        with evaluating(model):
+            logits = model(*batch.given, batch.ids, batch.layout)
         return logits[0]  # type: ignore[no-any-return]
 
     def save(self, folder: Path) -> None:

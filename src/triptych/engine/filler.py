@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 
 from triptych.data import pad
-from triptych.engine.generator import evaluating
 from triptych.engine.lines import are_text
+from triptych.engine.precision import evaluating
 from triptych.errors import UserError
 from triptych.model import EncoderOnly
 from triptych.text import Tokenizer

@@ -6,13 +6,11 @@ prompts ─ encode, begin ─ sort by length ─ batches ─ Chain: tokens ─ W
 from __future__ import annotations
 
 from collections.abc import Generator as Pieces
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
 import torch
-from torch import nn
 
 from triptych.config import DecodingConfig, RunConfig
 from triptych.config.parts.positions import Extended
@@ -21,6 +19,7 @@ from triptych.data.batches import Side
 from triptych.decoding import Chain, PromptSteps, Special, rows
 from triptych.decoding.search import MOST
 from triptych.engine.lines import are_text
+from triptych.engine.precision import evaluating
 from triptych.engine.stream import Spoken, Until, Written
 from triptych.errors import UserError
 from triptych.model import DecoderOnly
@@ -195,9 +194,9 @@ class Generator:
         are_text(prompts if isinstance(prompts, str) else (), first)
         for number, one in enumerate(prompts, first):
             are_text([] if isinstance(one, Prompt) else [one], number)
-        return [p.ids if isinstance(p, Prompt) else self._begun(p) for p in prompts]
+        return [p.ids if isinstance(p, Prompt) else self.begun(p) for p in prompts]
 
-    def _begun(self, text: str) -> tuple[int, ...]:
+    def begun(self, text: str) -> tuple[int, ...]:
         """A text as training began one. A stream has no start: there an empty prompt is a line end."""
         if self.packing == "packed":
             return (BOS, *self.tokenizer.encode(text))
@@ -289,19 +288,6 @@ class _Batch:
                 f"a text went beyond {trained} tokens, the longest the model was trained on: what follows "
                 "there may be poor"
             )
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout; afterwards as before."""
-    was = model.training
-    if was:
-        model.eval()
-    try:
-        yield
-    finally:
-        if was:
-            model.train()
 
 
 def usual(decoding: DecodingConfig) -> DecodingConfig:

@@ -1,10 +1,12 @@
-"""The precision in which matrix products run."""
+"""How a model is run: the precision of its matrix products, and without dropout."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
+from torch import nn
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
@@ -12,3 +14,16 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[obj
     if precision == "fp32":
         return nullcontext()
     return torch.autocast(device.type, torch.bfloat16 if precision == "bf16" else torch.float16)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout; afterwards as before."""
+    was = model.training
+    if was:
+        model.eval()
+    try:
+        yield
+    finally:
+        if was:
+            model.train()

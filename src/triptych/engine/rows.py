@@ -10,6 +10,7 @@ from torch import Tensor
 
 from triptych.data.batches import Ids
 from triptych.data.frames import Frame
+from triptych.engine.precision import evaluating
 from triptych.model import DecoderOnly, EncoderOnly
 from triptych.text import Tokenizer
 
@@ -63,14 +64,12 @@ class Reader:
     def read(self, rows: Sequence[Row]) -> Iterator[tuple[int, Tensor]]:
         """The model's output for each row, with its number; long rows first. Outputs of each token come with
         those of the padding on the right."""
-        was = self.model.training
-        self.model.eval()
         sizes = [self.frame.size(row.texts) for row in rows]
         order = sorted(range(len(rows)), key=lambda i: (-sizes[i], i))
         while order:
             count = max(1, TOKENS // sizes[order[0]])
             chunk, order = order[:count], order[count:]
             ids, layout, types = self.frame.read([rows[i].texts for i in chunk])
-            said = self.model(ids.to(self.device), layout.to(self.device), types.to(self.device))
+            with evaluating(self.model):
+                said = self.model(ids.to(self.device), layout.to(self.device), types.to(self.device))
             yield from zip(chunk, said.float().cpu(), strict=True)
-        self.model.train(was)

@@ -47,17 +47,17 @@ class Tagger:
             first: number of the first sentence in the whole input, for messages.
 
         Raises:
-            UserError: an empty word.
+            UserError: an empty word, or one that is no text.
         """
         room = self.reader.room(1)
         rows, places = [], []
         for number, words in enumerate(sentences):
-            are_text(words, 0)
+            sentence = f"sentence {first + number + 1}"
+            are_text(words, 0, f"{sentence}, word")
             pieces = self.reader.tokenizer.encode_batch(words)
             for place, ids in enumerate(pieces, 1):
                 if not ids:
-                    where = f"sentence {first + number + 1}, word {place}"
-                    raise UserError("this word is empty", where, "leave it out")
+                    raise UserError("this word is empty", f"{sentence}, word {place}", "leave it out")
             # Of a word that alone is too long the beginning is read: its tag is at its first piece.
             pieces = [ids[:room] for ids in pieces]
             for (start, stop), own in windows([len(ids) for ids in pieces], room):

@@ -14,6 +14,7 @@ from triptych.config import DecodingConfig
 from triptych.data import BOS, EOS, pad
 from triptych.decoding import Hypothesis, TranslationSteps, rows, search
 from triptych.engine.lines import are_text
+from triptych.engine.precision import evaluating
 from triptych.errors import UserError
 from triptych.layout import Layout
 from triptych.model import EncoderDecoder
@@ -94,8 +95,6 @@ class Translator:
             first: number of the first line in the whole input: random draws depend on it.
         """
         are_text(lines, first)
-        was = self.model.training
-        self.model.eval()
         parts: list[list[str]] = []
         for i, line in enumerate(lines):
             whole = [] if is_blank(line) else [line]
@@ -109,14 +108,14 @@ class Translator:
         flat = [piece for whole in parts for piece in whole]
         numbers = [first + i + k * PART for i, whole in enumerate(parts) for k in range(len(whole))]
         ids = self.tokenizer.encode_batch(flat)
-        found = self._search(ids, numbers, settings)
-        aligned = self._align(ids, found) if align else None
+        with evaluating(self.model):
+            found = self._search(ids, numbers, settings)
+            aligned = self._align(ids, found) if align else None
         out, at = [], 0
         for whole in parts:
             span = slice(at, at + len(whole))
             at += len(whole)
             out.append(self._gather(ids[span], found[span], aligned[span] if aligned else None))
-        self.model.train(was)
         return out
 
     def check(self, settings: DecodingConfig) -> None:

@@ -11,6 +11,7 @@ import torch
 from triptych.config.parts import PatchEmbedding
 from triptych.data.images import Pixels, read_image, tokens
 from triptych.engine.classifier import Classified, told
+from triptych.engine.precision import evaluating
 from triptych.engine.rows import TOKENS
 from triptych.errors import UserError
 from triptych.layout import Layout
@@ -41,13 +42,13 @@ class Viewer:
         if pixels_NHWZ.shape[1:] != self.size:
             what = f"images of {pixels_NHWZ.shape[1:]}, and the model reads {self.size}"
             raise UserError(what, "height, width, channels", "read them with Viewer.read")
-        was, device = self.model.training, next(self.model.parameters()).device
-        self.model.eval()
+        device = next(self.model.parameters()).device
         count, out = max(1, TOKENS // self.settings.tokens), list[Classified]()
         for begin in range(0, len(pixels_NHWZ), count):
             some = torch.from_numpy(pixels_NHWZ[begin : begin + count]).to(device)
             shown = tokens(some, self.settings)
             layout = Layout.full(len(shown), shown.shape[1], device)
-            out += [told(self.labels, logits_K) for logits_K in self.model(shown, layout).float().cpu()]
-        self.model.train(was)
+            with evaluating(self.model):
+                said = self.model(shown, layout).float().cpu()
+            out += [told(self.labels, logits_K) for logits_K in said]
         return out

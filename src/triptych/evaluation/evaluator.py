@@ -11,7 +11,7 @@ import torch
 from triptych.config import DecodingConfig
 from triptych.data import Dataset
 from triptych.decoding import length_penalty
-from triptych.engine import Translator, autocast
+from triptych.engine import Translator, autocast, evaluating
 from triptych.evaluation.metrics import bleu, score
 from triptych.model import Model
 from triptych.objectives import Loss, Objective
@@ -96,11 +96,8 @@ def tune_alpha(
 def dataset_loss(model: Model, objective: Objective, data: Dataset, precision: str) -> Loss:
     """Loss over all examples once, without dropout, smoothing or gradient."""
     device = next(model.parameters()).device
-    was = model.training
-    model.eval()
     total = Loss(torch.zeros((), device=device), 0, 0.0)
-    with torch.inference_mode(), autocast(precision, device):
+    with evaluating(model), torch.inference_mode(), autocast(precision, device):
         for batch in data.once():
             total = total + objective.loss(model, batch.to(device))
-    model.train(was)
     return total

@@ -147,6 +147,11 @@ class _Measure:
     signature: str
 
 
+def _unit(records: Sequence[Record]) -> str:
+    """What the losses and the speed count, in the plural."""
+    return str(_latest(records, "unit") or "tokens")
+
+
 def _measures(scores: dict[str, Any], group: str = "") -> Iterator[_Measure]:
     """Everything with a ``score`` in a nested dict, and bare numbers but for counts."""
     for key, value in scores.items():
@@ -184,7 +189,7 @@ def _tiles(records: Sequence[Record], measures: Sequence[_Measure]) -> str:
         tiles.append(("Steps", number(steps, 9), f"in epoch {number(epoch + 1)}" if epoch >= 0 else ""))
     spent = _float(_latest(records, "spent"))
     speeds = [y for _, y in _points(records, "train", "tokens_per_second") if math.isfinite(y)]
-    speed = f"{number(statistics.median(speeds), 3)} tokens/s" if speeds else ""
+    speed = f"{number(statistics.median(speeds), 3)} {_unit(records)}/s" if speeds else ""
     if math.isfinite(spent):
         tiles.append(("Training time", span_of_time(spent), speed))
     inner = "".join(
@@ -224,13 +229,15 @@ def _curves(records: Sequence[Record]) -> str:
         Series("training", moving(train), "one"),
         Series("validation", valid, "two", dots=True, mark=True),
     ]
-    caption = "Nats a token, without smoothing. Training: each record faint, their moving mean strong."
+    unit = escape(_unit(records))
+    caption = f"Nats per {unit.removesuffix('s')}, without smoothing."
+    caption += " Training: each record faint, their moving mean strong."
     big = line_chart([s for s in loss if s.points], label="training and validation loss over steps")
     parts = [_figure("Loss", f'<div class="scroll">{big}</div>' if big else "", caption)]
     small = []
     for key, name, zero in (
         ("learning_rate", "Learning rate", True),
-        ("tokens_per_second", "Target tokens a second", True),
+        ("tokens_per_second", f"{unit.capitalize()} a second", True),
         ("gradient_norm", "Gradient norm, before clipping", False),
         ("memory_mb", "Memory, MiB", True),
     ):

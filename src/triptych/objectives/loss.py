@@ -53,8 +53,7 @@ class Loss:
     @property
     def perplexity(self) -> float:
         """exp of the mean negative log-likelihood (infinite when too large for a float)."""
-        mean = self.nll / max(self.count, 1)
-        return math.exp(mean) if mean < 700 else math.inf
+        return math.exp(self.mean_nll) if self.mean_nll < 700 else math.inf
 
 
 class _Smoothed(torch.autograd.Function):

@@ -20,7 +20,7 @@ from triptych.errors import UserError
 from triptych.text.dialogues import Dialogue, Shape
 from triptych.text.tokenizer import BOS, EOS, Tokenizer
 
-__all__ = ["AUTO", "END", "SYMBOLS", "Run", "Symbol", "Template", "encode_runs", "end_id", "prompt", "render"]
+__all__ = ["AUTO", "END", "SYMBOLS", "Run", "Symbol", "Template", "encode_runs", "prompt", "render"]
 
 Template = Literal["alpaca", "chatml"]
 Turns = tuple[tuple[str, str], ...]
@@ -94,11 +94,6 @@ def encode_runs(runs: Iterable[Run], tokenizer: Tokenizer) -> tuple[list[int], l
         ids += found
         learned += [learn] * len(found)
     return ids, learned
-
-
-def end_id(template: Template, tokenizer: Tokenizer) -> int:
-    """The id that ends an assistant's turn: where generation stops."""
-    return EOS if END[template] == EOS_SYMBOL else tokenizer.symbol_id(END[template])
 
 
 def _writer(template: str) -> Callable[[Turns, str], Iterator[Run]]:

@@ -1,4 +1,4 @@
-"""The training loop: deterministic given its pace, resumable at any step.
+"""The training loop: deterministic given its pace, as far as the device is; resumable at any step.
 
 batches ─ forward in low precision ─ Loss(sum, count) ─ backward ─ … accumulate … ─ ÷ count ─ clip ─ step
 """
@@ -29,7 +29,7 @@ from triptych.training.optimizer import build_optimizer, set_rate
 from triptych.training.schedule import Pace, learning_rate
 
 # What the count of a loss counts, by what the model puts out.
-UNITS = {"vocabulary": "tok", "classes": "texts", "tags": "words", "vector": "pairs"}
+UNITS = {"vocabulary": "tokens", "classes": "texts", "tags": "words", "vector": "pairs"}
 MARKS = 12  # validations (and checkpoints) a run
 CALIBRATE = 12  # steps timed before a budget is turned into a number of steps
 
@@ -63,9 +63,11 @@ class Trainer:
         self.config, self.model, self.train_data, self.valid_data = config, model, train, valid
         self.folder, self.monitor = folder, monitor
         self.device = next(model.parameters()).device
+        self.gpus = [self.device] if self.device.type == "cuda" else []
         self.objective = objective(config.objective, config.data.length)
         head_rate = getattr(config.objective, "head_rate", 1.0)
         self.optimizer = build_optimizer(settings.optimizer, model, model.output, head_rate)
+        self.unit = UNITS[config.objective.readout] if config.model.reads_ids else "images"
         self.routers = routers(model)
         self.load: dict[str, Tensor] = {}  # tokens that each router sent to each expert, in the last step
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "fp16")
@@ -94,7 +96,7 @@ class Trainer:
             "pace": asdict(self.pace),
             "cursor": asdict(self.cursor),
             "rng": torch.get_rng_state(),
-            "cuda_rng": torch.cuda.get_rng_state_all() if self.device.type == "cuda" else [],
+            "cuda_rng": [torch.cuda.get_rng_state(gpu) for gpu in self.gpus],
             "spent": self.spent,
             "best": [self.best, self.best_step],
             "next_mark": self.next_mark,
@@ -112,8 +114,8 @@ class Trainer:
         self.scaler.load_state_dict(state["scaler"])
         self.pace, self.cursor = Pace(**state["pace"]), Cursor(**state["cursor"])
         torch.set_rng_state(state["rng"])
-        if state["cuda_rng"]:
-            torch.cuda.set_rng_state_all(state["cuda_rng"])
+        for gpu, rng in zip(self.gpus, state["cuda_rng"], strict=False):  # it may have been of other devices
+            torch.cuda.set_rng_state(rng, gpu)
         self.spent, (self.best, self.best_step) = state["spent"], state["best"]
         self.next_mark = state["next_mark"]
 
@@ -181,15 +183,14 @@ class Trainer:
         A batch half as large is measured first, so that a machine that would rather kill than refuse is
         never asked for what it does not have. Random state and weights are as before.
         """
-        rng, scaler = torch.get_rng_state(), self.scaler.state_dict()
+        scaler = self.scaler.state_dict()
         batch = self.train_data.largest()
         half = self.train_data.batch(batch.index[: max(1, len(batch.index) // 2)])
         advice = "lower data.tokens (or raise training.accumulate with it), or data.max_length"
         try:
             process = psutil.Process()
             before = process.memory_info().rss
-            self.accumulate([half])
-            self._unscaled()
+            self._try(half)
             grown = max(0, process.memory_info().rss - before)
             states = 2 * 4 * sum(p.numel() for p in self.model.parameters())
             free = psutil.virtual_memory().available
@@ -200,8 +201,7 @@ class Trainer:
                     "data.tokens",
                     advice,
                 )
-            self.accumulate([batch])
-            self._unscaled()
+            self._try(batch)
         except (RuntimeError, MemoryError) as error:
             if isinstance(error, RuntimeError) and "memory" not in str(error):
                 raise
@@ -210,11 +210,13 @@ class Trainer:
             ) from None
         finally:
             self.optimizer.zero_grad(set_to_none=True)
-            torch.set_rng_state(rng)
             self.scaler.load_state_dict(scaler)
 
-    def _unscaled(self) -> None:
-        """The gradients are not to be used: the scaler, which lets them be unscaled once, forgets them."""
+    def _try(self, batch: Batch) -> None:
+        """Gradients of a batch that are not to be used: the scaler, which lets them be unscaled once, forgets
+        them, and random numbers are as before."""
+        with torch.random.fork_rng(self.gpus):
+            self.accumulate([batch])
         if self.scaler.is_enabled():
             self.scaler.update()
 
@@ -229,6 +231,7 @@ class Trainer:
         started, spent_before = time.monotonic(), self.spent
         window, tokens, seen = time.monotonic(), 0, []
         losses: list[float] = []
+        due = False
         while not self.pace.over:
             group = []
             for _ in range(settings.accumulate):
@@ -239,7 +242,7 @@ class Trainer:
             self.spent = spent_before + time.monotonic() - started
             tokens += loss.count
             seen.append(time.monotonic())
-            losses = [*losses[-19:], loss.nll / max(loss.count, 1)]
+            losses = [*losses[-19:], loss.mean_nll]
             if self.seconds is not None and self.pace.step == CALIBRATE and len(seen) > 2:
                 self._replan((seen[-1] - seen[1]) / max(len(seen) - 2, 1))
             if self.pace.step % settings.log_every == 0:
@@ -249,10 +252,11 @@ class Trainer:
                     "train",
                     self.pace.step,
                     loss=loss.mean,
-                    nll=loss.nll / max(loss.count, 1),
+                    nll=loss.mean_nll,
                     gradient_norm=norm,
                     learning_rate=rate,
                     tokens_per_second=round(speed, 1),
+                    unit=self.unit,
                     memory_mb=round(memory_mb(self.device), 1),
                     epoch=self.cursor.epoch,
                     progress=round(self.pace.progress, 5),
@@ -260,10 +264,10 @@ class Trainer:
                     **self._experts(),
                 )
                 self._say(losses, speed)
-            if self._due():
+            if due := self._due():
                 self._checkpoint(seen)
                 window, tokens = time.monotonic(), 0
-        if self.seconds is not None or self.pace.step % self.every:
+        if not due:
             self._checkpoint(seen)
 
     def _experts(self) -> dict[str, dict[str, list[float]]]:
@@ -289,7 +293,7 @@ class Trainer:
         """Validate, re-plan, save."""
         began = time.monotonic()
         loss = self.validate()
-        nll = loss.nll / max(loss.count, 1)
+        nll = loss.mean_nll
         if nll < self.best:
             self.best, self.best_step = nll, self.pace.step
         self.monitor.record("valid", self.pace.step, nll=nll, perplexity=loss.perplexity, tokens=loss.count)
@@ -317,8 +321,7 @@ class Trainer:
         share = self.pace.progress
         left = self.spent / share * (1 - share) if share > 0 else 0.0
         nll = sum(losses) / len(losses)
-        unit = UNITS[self.config.objective.readout] if self.config.model.reads_ids else "images"
-        pace = f"{speed:,.0f} {unit}/s  left {clock(left)}"
+        pace = f"{speed:,.0f} {self.unit}/s  left {clock(left)}"
         self.monitor.progress(f"step {self.pace.step}  {share:4.0%}  loss {nll:.3f}  {pace}")
 
 

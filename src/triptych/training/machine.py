@@ -15,7 +15,13 @@ EXACT = 1e-5
 
 
 def prefer_fast_fp32() -> bool:
-    """Let fp32 products use the fast kernels if they are exact on this machine; whether they are."""
+    """Let fp32 products use the fast kernels if they are exact on this machine; whether they are.
+
+    Where there is a GPU nothing is changed: the setting is one for all devices, and there it means TF32,
+    which is not exact.
+    """
+    if torch.cuda.is_available():
+        return False
     old = torch.get_float32_matmul_precision()
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.randn(256, 256, generator=generator) for _ in range(2))

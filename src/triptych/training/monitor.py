@@ -6,6 +6,8 @@ import json
 import math
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,8 @@ class Monitor:
         self.live = sys.stderr.isatty()
         self.said = -math.inf
         self.width = 0
-        self.board: Any = None
+        self.board: Any = None  # begun by the first record
+        self.boards: Callable[..., Any] | None = None
         if tensorboard:
             try:
                 from torch.utils.tensorboard import SummaryWriter
@@ -45,10 +48,17 @@ class Monitor:
                 raise UserError(
                     "TensorBoard is not installed", "training.tensorboard", "pip install tensorboard"
                 ) from None
-            self.board = SummaryWriter(str(folder / "tensorboard"))
+            self.boards = partial(SummaryWriter, str(folder / "tensorboard"))
+
+    def close(self) -> None:
+        """What TensorBoard is to show is written out."""
+        if self.board is not None:
+            self.board.close()
 
     def rewind(self, step: int) -> None:
-        """Forget records after ``step``: they are about to be made again."""
+        """Forget records after ``step``, before any is made: they are about to be made again."""
+        if self.boards is not None:
+            self.boards = partial(self.boards, purge_step=step + 1)
         kept = [r for r in read_metrics(self.path) if r.get("step", 0) <= step]
         write_text_atomic(self.path, "".join(json.dumps(r) + "\n" for r in kept))
 
@@ -60,7 +70,8 @@ class Monitor:
                 file.write(json.dumps(entry, ensure_ascii=False, allow_nan=True) + "\n")
         except OSError as error:
             raise UserError(f"cannot be written: {error.strerror}", str(self.path)) from None
-        if self.board is not None:
+        if self.boards is not None:
+            self.board = self.board or self.boards()
             for name, value in values.items():
                 if isinstance(value, int | float):
                     self.board.add_scalar(f"{kind}/{name}", value, step)

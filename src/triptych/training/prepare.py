@@ -74,6 +74,23 @@ def made(
 ) -> Prepared:
     """The tokenizer, the complete configuration and the data: made and written."""
     check_free(folder)
+    claim(folder)
+    try:
+        return _written(road, config, corpus, folder, say, device, start)
+    except (UserError, KeyboardInterrupt):
+        shutil.rmtree(folder, ignore_errors=True)  # all that is in it is of this run
+        raise
+
+
+def _written(
+    road: Task[Any],
+    config: RunConfig,
+    corpus: Corpus[Any],
+    folder: Path,
+    say: Say,
+    device: torch.device,
+    start: Start | None,
+) -> Prepared:
     tokenizer = road.tokenizer(config, corpus) if start is None else start.tokenizer
     if start is not None and tokenizer is not None:
         tokenizer = tokenizer.with_symbols(road.symbols(config, corpus))
@@ -86,16 +103,8 @@ def made(
     if road.texts_each(config, corpus) != 2 and any(isinstance(m, CoAttentionMixer) for m in mixers):
         what = f"coattention is between two texts, and these {road.noun} have one each"
         raise UserError(what, "model.mixer", "use attention, or train on pairs of texts")
-    try:
-        (folder / "data").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unusable(folder, error.strerror) from None
-    try:
-        road.keep(config, corpus, folder)
-        ready = _encoded(road, config, corpus, tokenizer, folder, say)
-    except (UserError, KeyboardInterrupt):
-        shutil.rmtree(folder, ignore_errors=True)  # there was nothing in it
-        raise
+    road.keep(config, corpus, folder)
+    ready = _encoded(road, config, corpus, tokenizer, folder, say)
     precision = choose_precision(config.training.precision, device, config.model.dim)
     settled = merge(road.settled(config, ready.train, ready.valid), {"training": {"precision": precision}})
     config = RunConfig.parse(merge(config.dump(), settled))
@@ -155,10 +164,22 @@ def check_free(folder: Path) -> None:
         mend = f"go on with `triptych train {folder} --resume`, or choose another --out"
         raise UserError("this folder is not empty", str(folder), mend)
     if occupied:
-        mend = "delete the folder, or choose another --out"
+        mend = "choose another --out, or delete the folder if no other run is just beginning in it"
         raise UserError("this folder is not empty, and holds no run that could go on", str(folder), mend)
     if not os.access(place, os.W_OK | os.X_OK):
         raise _unusable(folder, f"{place} may not be written to")
+
+
+def claim(folder: Path) -> None:
+    """Make a run folder, as one run alone can: of two that begin at once, the other is refused."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "data").mkdir()
+    except FileExistsError:
+        mend = "let it end, or choose another --out"
+        raise UserError("another run has just begun in this folder", str(folder), mend) from None
+    except OSError as error:
+        raise _unusable(folder, error.strerror) from None
 
 
 def _unusable(folder: Path, why: str | None) -> UserError:

@@ -71,10 +71,10 @@ def restore(trainer: Trainer, found: Newest, folder: Path, monitor: Monitor, say
         say("no checkpoint yet: starting from the beginning")
         monitor.rewind(-1)
         return
-    if state.get("origin", trainer.origin) != trainer.origin:
+    if state.get("origin") != trainer.origin:
         what = "this checkpoint is of a run with other data or another tokenizer"
         raise UserError(what, str(checkpoint.path), "put back the checkpoints of this run")
-    before = RunConfig.parse(state["config"]) if "config" in state else trainer.config
+    before = RunConfig.parse(state["config"])
     changed = [c for c in differences(before, trainer.config) if not c[0].startswith("decoding.")]
     shown = [c[0] for c in differences(load_config(folder / CONFIG), trainer.config)]
     _show([c for c in changed if c[0] not in shown], say, f"put it back in {folder / CONFIG}")

@@ -9,6 +9,7 @@ What differs from one objective to the next is in ``training/tasks``.
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,22 +97,22 @@ def train(
     model.to(device)
     seconds = config.training.seconds
     reserve = min(MOST_RESERVED, RESERVE * seconds) if seconds else 0.0
-    monitor = Monitor(folder, config.training.tensorboard)
-    trainer = Trainer(config, model, ready.train, ready.valid, folder, monitor)
-    trainer.origin = f"{corpus.digest} {fingerprint(ready.tokenizer)}"
-    if seconds is not None:
-        trainer.seconds = seconds - reserve
-    _describe(config, model, ready, road.packed or road.noun, trainer.most, say)
-    if resume:
-        restore(trainer, found, folder, monitor, say)
-        write_text_atomic(folder / CONFIG, to_yaml(config))  # what was changed holds from here on
-    del found  # it is as large as what is trained
-    if not trainer.pace.over:
-        trainer.probe()
-        if trainer.seconds is not None and not resume:
-            trainer.seconds -= time.monotonic() - started
-        trainer.run()
-    return _finish(road, ready, corpus, folder, trainer, say, started)
+    with closing(Monitor(folder, config.training.tensorboard)) as monitor:
+        trainer = Trainer(config, model, ready.train, ready.valid, folder, monitor)
+        trainer.origin = f"{corpus.digest} {fingerprint(ready.tokenizer)}"
+        if seconds is not None:
+            trainer.seconds = seconds - reserve
+        _describe(config, model, ready, road.packed or road.noun, trainer.most, say)
+        if resume:
+            restore(trainer, found, folder, monitor, say)
+            write_text_atomic(folder / CONFIG, to_yaml(config))  # what was changed holds from here on
+        del found  # it is as large as what is trained
+        if not trainer.pace.over:
+            trainer.probe()
+            if trainer.seconds is not None and not resume:
+                trainer.seconds -= time.monotonic() - started
+            trainer.run()
+        return _finish(road, ready, corpus, folder, trainer, say, started)
 
 
 def _describe(config: RunConfig, model: Model, ready: Prepared, noun: str, most: int, say: Say) -> None:
@@ -145,7 +146,7 @@ def _finish(
     model, monitor = trainer.model, trainer.monitor
     bundle = Bundle(ready.config, ready.tokenizer, model, folder)
     chosen, valid = _choose(road, bundle, corpus.valid, trainer, folder / "checkpoints", say)
-    model.cpu().eval()
+    model.eval()
     config = road.tune(bundle, corpus, say)
     write_text_atomic(folder / CONFIG, to_yaml(config))
     save_weights(model, folder / MODEL, fingerprint(ready.tokenizer))
@@ -153,7 +154,7 @@ def _finish(
     part = road.held_out(config, folder)
     test = road.evaluate(bundle, part, say) if part is not None else None
     seconds = time.monotonic() - started
-    final: dict[str, Any] = {"chosen": chosen, "valid_nll": valid.nll / max(valid.count, 1)}
+    final: dict[str, Any] = {"chosen": chosen, "valid_nll": valid.mean_nll}
     final |= {"alpha": config.decoding.alpha, "parameters": sum(p.numel() for p in model.parameters())}
     final |= {"seconds": round(seconds, 1), "training_seconds": round(trainer.spent, 1)}
     if test is not None:
@@ -173,7 +174,7 @@ def _choose(
     for c in list_checkpoints(checkpoints):
         try:
             state = c.read()
-            if state.get("origin", trainer.origin) == trainer.origin:
+            if state.get("origin") == trainer.origin:
                 found.append((c, state["model"]))
         except UserError as error:  # one of several: the others will do
             say(f"passed over: {error}")

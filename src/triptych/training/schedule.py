@@ -52,7 +52,11 @@ class Pace:
 
 
 def learning_rate(schedule: ScheduleConfig, pace: Pace, dim: int) -> float:
-    """The rate of the step that leads to ``pace`` (whose ``step`` counts from 1)."""
+    """The rate of the step that leads to ``pace`` (whose ``step`` counts from 1).
+
+    What falls to the end of the run is at a step as it is before it: of four steps the last has a quarter of
+    what the first has, not nothing.
+    """
     t, w = max(pace.step, 1), max(schedule.warmup, 1)
     if schedule.kind == "noam":  # Vaswani et al. 2017, section 5.3
         return float(schedule.peak * dim**-0.5 * min(t**-0.5, t * w**-1.5))
@@ -62,6 +66,6 @@ def learning_rate(schedule: ScheduleConfig, pace: Pace, dim: int) -> float:
         return float(schedule.peak * (w / t) ** 0.5)
     if schedule.kind == "constant":
         return schedule.peak
-    left = max(0.0, min(1.0, (1 - pace.progress) / max(1 - pace.warm, 1e-9)))
+    left = max(0.0, min(1.0, (1 - pace.progress + pace.stride) / max(1 - pace.warm, 1e-9)))
     fall = left if schedule.kind == "linear" else 0.5 * (1 - math.cos(math.pi * left))
     return schedule.peak * (schedule.floor + (1 - schedule.floor) * fall)

@@ -129,7 +129,7 @@ class Task(ABC, Generic[P]):
         return bundle.config
 
     @abstractmethod
-    def evaluate(self, bundle: Bundle, part: P, say: Say, precision: str = "fp32") -> Result:
+    def evaluate(self, bundle: Bundle, part: P, say: Say) -> Result:
         """Score a run on examples."""
 
     def title(self, config: RunConfig) -> str:

@@ -118,7 +118,7 @@ class ImageTask(LabelledTask[Images]):
         said = [one.label for one in bundle.viewer.classify(part.pixels)]
         return score_classes(said, part.labels, bundle.viewer.labels, resamples=0).accuracy
 
-    def evaluate(self, bundle: Bundle, part: Images, say: Say, precision: str = "fp32") -> Result:
+    def evaluate(self, bundle: Bundle, part: Images, say: Say) -> Result:
         """Accuracy, macro-F1 and the confusion matrix."""
         for note in part.notes:
             say(f"warning: {note}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,23 +129,27 @@ class InstructionTask(Task[Rendered]):
         path = folder / "data" / TEST
         return self.given(config, [str(path)]) if path.exists() else None
 
-    def evaluate(self, bundle: Bundle, part: Rendered, say: Say, precision: str = "fp32") -> Result:
+    def evaluate(self, bundle: Bundle, part: Rendered, say: Say) -> Result:
         """Perplexity of the responses, and some of them beside the model's own."""
         data = self.encode(bundle.config, part, bundle.tokenizer, Path(), "test", say)
         kept = self.fitting(bundle.config, part, bundle.tokenizer, "test", silent)
         part = part.select(list(kept))  # bytes are counted of what is scored
-        found = pieces(bundle, data, precision)
+        found = pieces(bundle, data)
         said = (text for d in part.dialogues for role, text in d.turns if role == "assistant")
         return Result(scored(found, sum(len(text.encode()) for text in said)), self.samples(bundle, part))
 
     def samples(self, bundle: Bundle, part: Rendered) -> list[Sample]:
         """What the model answers to some of the instructions."""
-        settings = bundle.config.decoding.model_copy(update={"strategy": "greedy", "max_length": 80})
+        known = bundle.generator.known or sys.maxsize
         answers = [d for d in part.dialogues if [r for r, _ in d.turns[-2:]] == ["user", "assistant"]]
-        some = answers[:4]
-        asked = [encode_runs(prompt(d, part.template), bundle.tokenizer)[0] for d in some]
-        said = bundle.generator.generate([Prompt(tuple(ids)) for ids in asked], settings)
-        return [Sample(d.turns[-2][1], d.turns[-1][1], g.text) for d, (g,) in zip(some, said, strict=True)]
+        prompts = ((d, encode_runs(prompt(d, part.template), bundle.tokenizer)[0]) for d in answers)
+        some = list(itertools.islice(((d, ids) for d, ids in prompts if len(ids) < known), 4))
+        update = {"strategy": "greedy", "min_length": 0, "max_length": min(80, known - 1)}
+        settings = bundle.config.decoding.model_copy(update=update)
+        said = bundle.generator.generate([Prompt(tuple(ids)) for _, ids in some], settings)
+        return [
+            Sample(d.turns[-2][1], d.turns[-1][1], g.text) for (d, _), (g,) in zip(some, said, strict=True)
+        ]
 
 
 def question(dialogue: Dialogue) -> str:

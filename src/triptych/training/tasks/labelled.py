@@ -256,7 +256,7 @@ class ClassifyTask(LabelledTask[Labelled]):
         said = [one.label for one in classified(bundle, part)]
         return score_classes(said, part.labels, bundle.classifier.labels, resamples=0).accuracy
 
-    def evaluate(self, bundle: Bundle, part: Labelled, say: Say, precision: str = "fp32") -> Result:
+    def evaluate(self, bundle: Bundle, part: Labelled, say: Say) -> Result:
         """Accuracy, macro-F1 and the confusion matrix."""
         found = classified(bundle, part)
         said = [one.label for one in found]
@@ -324,7 +324,7 @@ class TagTask(LabelledTask[Tagged]):
         scores = score_tags(bundle.tagger.tag(part.words), part.tags, resamples=0)
         return scores.spans.f1 if scores.spans else scores.accuracy
 
-    def evaluate(self, bundle: Bundle, part: Tagged, say: Say, precision: str = "fp32") -> Result:
+    def evaluate(self, bundle: Bundle, part: Tagged, say: Say) -> Result:
         """Accuracy, and F1 of spans where tags mark spans."""
         said = bundle.tagger.tag(part.words)
         scores = score_tags(said, part.tags, bundle.tagger.tags)
@@ -369,7 +369,7 @@ class EmbedTask(LabelledTask[Pairs]):
             raise UserError(what, "data.tokens", "raise it, or give more pairs")
         return data
 
-    def evaluate(self, bundle: Bundle, part: Pairs, say: Say, precision: str = "fp32") -> Result:
+    def evaluate(self, bundle: Bundle, part: Pairs, say: Say) -> Result:
         """How well the second text of a pair is found by its first, among all."""
         return Result(evaluate_pairs(bundle.embedder, part.source, part.target), [])
 

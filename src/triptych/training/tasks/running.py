@@ -24,7 +24,7 @@ from triptych.data.masking import Facts, MaskedData
 from triptych.data.running import PackedData, StreamData
 from triptych.data.spans import SpanData
 from triptych.data.store import TokenStore
-from triptych.engine import Bundle, autocast
+from triptych.engine import Bundle
 from triptych.errors import UserError
 from triptych.evaluation import Result, Sample
 from triptych.evaluation.language import LanguageScores, TokenScores, score_language, score_tokens
@@ -118,12 +118,12 @@ class RunningTask(Task[Documents]):
         """Text files, read as the training files were."""
         return read(config, files)
 
-    def evaluate(self, bundle: Bundle, part: Documents, say: Say, precision: str = "fp32") -> Result:
+    def evaluate(self, bundle: Bundle, part: Documents, say: Say) -> Result:
         """Perplexity."""
         with tempfile.TemporaryDirectory() as folder:
             store = TokenStore.write(Path(folder) / "ids", encode_documents(part, bundle.tokenizer))
             data = self.rows(bundle.config, store, bundle.tokenizer)
-            found, told = pieces(bundle, data, precision), self.told(bundle, data, precision)
+            found, told = pieces(bundle, data), self.told(bundle, data)
         return Result(self.scores(found, told, part), self.samples(bundle, part))
 
     def scores(
@@ -132,7 +132,7 @@ class RunningTask(Task[Documents]):
         """Of the tokens that were hidden or taken out."""
         return score_tokens([nll for nll, _ in found], [count for _, count in found], told)
 
-    def told(self, bundle: Bundle, data: Dataset, precision: str) -> list[bool]:
+    def told(self, bundle: Bundle, data: Dataset) -> list[bool]:
         """Of pairs of texts, whether it is told rightly if the second follows the first."""
         return []
 
@@ -156,13 +156,21 @@ class CausalTask(RunningTask):
 
     def samples(self, bundle: Bundle, part: Documents) -> list[Sample]:
         """How the model goes on after the first words of some documents."""
+        generator, most = bundle.generator, 60
         texts = [text for text, _ in zip(whole_texts(part), range(4), strict=False)]
         cuts = [min(len(text) // 2, 60) for text in texts]
+        if generator.known is not None:
+            # Half of the positions are for what is said.
+            most = min(most, max(1, generator.known // 2))
+            room = generator.known - most
+            for i, text in enumerate(texts):
+                while cuts[i] and len(generator.begun(text[: cuts[i]])) > room:
+                    cuts[i] -= 1
         starts = [text[:cut] for text, cut in zip(texts, cuts, strict=True)]
-        settings = bundle.config.decoding.model_copy(
-            update={"strategy": "sample", "temperature": 0.8, "top_p": 0.95, "max_length": 60, "n_best": 1}
-        )
-        said = bundle.generator.generate(starts, settings)
+        update = {"strategy": "sample", "temperature": 0.8, "top_p": 0.95, "n_best": 1}
+        update |= {"min_length": 0, "max_length": most}
+        settings = bundle.config.decoding.model_copy(update=update)
+        said = generator.generate(starts, settings)
         ends = [text[cut : cut + 200] for text, cut in zip(texts, cuts, strict=True)]
         return [Sample(s, e, g[0].text) for s, e, g in zip(starts, ends, said, strict=True)]
 
@@ -193,18 +201,17 @@ class MaskedTask(RunningTask):
         )
 
     @torch.inference_mode()
-    def told(self, bundle: Bundle, data: Dataset, precision: str) -> list[bool]:
+    def told(self, bundle: Bundle, data: Dataset) -> list[bool]:
         """Where pairs are learned."""
         assert isinstance(bundle.config.objective, MaskedObjective)
         if not bundle.config.objective.next_sentence:
             return []
         device, out = next(bundle.model.parameters()).device, {}
-        with autocast(precision, device):
-            for batch in (batch.to(device) for batch in data.once()):
-                said = bundle.model.output.pair(run(bundle.model, batch), batch.layout).argmax(-1)
-                assert batch.labels is not None
-                for i, one, right in zip(batch.index, said.tolist(), batch.labels.tolist(), strict=True):
-                    out.update({i: one == right} if right != IGNORE else {})
+        for batch in (batch.to(device) for batch in data.once()):
+            said = bundle.model.output.pair(run(bundle.model, batch), batch.layout).argmax(-1)
+            assert batch.labels is not None
+            for i, one, right in zip(batch.index, said.tolist(), batch.labels.tolist(), strict=True):
+                out.update({i: one == right} if right != IGNORE else {})
         return [out[i] for i in sorted(out)]
 
 
@@ -252,7 +259,10 @@ def measured(part: Documents, digest: Any) -> Count:
 
 def scored(found: Sequence[Piece], size: int) -> LanguageScores:
     """Perplexities of a text of ``size`` bytes from its pieces; the bytes of a piece are those of its share
-    of the tokens."""
+    of the tokens. Raises UserError when there are none."""
+    if not found:
+        what = "there is nothing to score: every text ends within the start that is read and not foretold"
+        raise UserError(what, mend="give longer texts")
     counts = [count for _, count in found]
     ends = [round(size * done / sum(counts)) for done in itertools.accumulate(counts, initial=0)]
     return score_language([nll for nll, _ in found], counts, [b - a for a, b in itertools.pairwise(ends)])
@@ -269,13 +279,12 @@ def whole_texts(part: Iterable[Any]) -> Iterator[str]:
 
 
 @torch.inference_mode()
-def pieces(bundle: Bundle, data: Dataset, precision: str) -> list[Piece]:
+def pieces(bundle: Bundle, data: Dataset) -> list[Piece]:
     """The likelihood of each sequence that stands in the rows of a part: a document, or a row's part of
     one."""
     learned = objective(bundle.config.objective, bundle.config.data.length)
     assert isinstance(learned, TokenLoss)
     device = next(bundle.model.parameters()).device
-    with autocast(precision, device):
-        found = [one for batch in data.once() for one in learned.pieces(bundle.model, batch.to(device))]
+    found = [one for batch in data.once() for one in learned.pieces(bundle.model, batch.to(device))]
     # In the order of the examples: what is drawn for an interval does not depend on the batches.
     return [(nll, count) for _, nll, count in sorted(found, key=lambda one: one[0])]

@@ -38,6 +38,11 @@ from triptych.training.tasks.base import MINIMUM, Corpus, Say, Task, most_ids, p
 KEYS = "train_keys.npz"
 # In place of a file: the phrase corpus of the two languages.
 BUILT_IN = "cldr:"
+# What is of pairs in files alone: that corpus has parts of its own, and is clean.
+OF_FILES = (
+    "data.valid", "data.valid_size", "data.test", "data.test_size", "data.aligned", "data.fields",
+    "text.cleaning",
+)  # fmt: skip
 # Lines of up to so many tokens are never split, however short the pairs of a corpus are.
 SHORT = 16
 # The length penalty is tuned on so many pairs at most, and left alone with fewer than these.
@@ -58,7 +63,8 @@ class TranslationTask(Task[Pairs]):
         data, notes = config.data, []
         if not data.train:
             raise UserError("no training data", "data.train", "name a file of sentence pairs")
-        if data.train == (BUILT_IN,):
+        if BUILT_IN in data.train:
+            check_built_in(config)
             return phrases(config.text.source, config.text.target)
         pairs, audit = clean(read(data.train, data), Cleaning(**config.text.cleaning.dump()))
         say(audit.table())
@@ -146,7 +152,7 @@ class TranslationTask(Task[Pairs]):
         say(f"length penalty: alpha {alpha} by validation BLEU {each}")
         return config.model_copy(update={"decoding": config.decoding.model_copy(update={"alpha": alpha})})
 
-    def evaluate(self, bundle: Bundle, part: Pairs, say: Say, precision: str = "fp32") -> Result:
+    def evaluate(self, bundle: Bundle, part: Pairs, say: Say) -> Result:
         """BLEU, chrF++, exact match; perplexity over all pairs that the model has positions for."""
         result = evaluate(bundle.translator, part.source, part.target, bundle.config.decoding)
         kept = [i for i in range(len(part)) if part.target[i].strip()]
@@ -154,9 +160,7 @@ class TranslationTask(Task[Pairs]):
         source, target = (encode_batch([side[i] for i in kept]) for side in (part.source, part.target))
         fit = [pair for pair in zip(source, target, strict=True) if max(map(len, pair)) <= most]
         data = ParallelData([s for s, _ in fit], [t for _, t in fit], bundle.config.data.tokens)
-        loss = (
-            dataset_loss(bundle.model, objective(bundle.config.objective), data, precision) if fit else None
-        )
+        loss = dataset_loss(bundle.model, objective(bundle.config.objective), data, "fp32") if fit else None
         return Result(result.scores, result.samples, loss, left_out=len(kept) - len(fit))
 
     def title(self, config: RunConfig) -> str:
@@ -205,6 +209,17 @@ def on_lines(pairs: Pairs) -> tuple[Pairs, int]:
     before = zip(pairs.source, pairs.target, strict=True)
     changed = sum(a != b for a, b in zip(before, zip(source, target, strict=True), strict=True))
     return Pairs(source, target, pairs.origin), changed
+
+
+def check_built_in(config: RunConfig) -> None:
+    """Refuse what the built-in corpus does not read."""
+    if len(config.data.train) > 1:
+        raise UserError(
+            f"{BUILT_IN} stands for a whole corpus", "data.train", "name it alone, or files alone"
+        )
+    for where in OF_FILES:
+        if config.is_set(where):
+            raise UserError(f"{BUILT_IN} does not read this", where, "leave it out, or train on files")
 
 
 def phrases(source: str, target: str) -> Corpus[Pairs]:
