@@ -17,6 +17,7 @@ import yaml
 from cli.conftest import SMALL, Cli, run_cli, tsv
 from cli.test_bad_input import refused
 from triptych.training.checkpoint import list_checkpoints, save_checkpoint
+from triptych.training.prepare import alone
 
 ARGS = ("pairs.tsv", "--preset", "small", "--from", "en", "--to", "de", *SMALL, "model.dim=16",
         "model.ffn.dim=32", "decoding.strategy=greedy")  # fmt: skip
@@ -144,14 +145,55 @@ def test_options_that_do_not_go_with_resuming(run: Path, here: Cli, option: str)
 
 
 def test_a_folder_left_before_training_began(run: Path, here: Cli) -> None:
-    (run / "config.yaml").unlink()
+    for path in (run / "config.yaml", run / "model.safetensors"):
+        path.unlink()
+    shutil.rmtree(run / "checkpoints")
     done = here("train", *ARGS, "training.steps=3", "--out", "run")
-    refused(done, "delete the folder")
+    refused(done, "holds no run that could go on", "choose another --out")
     assert "--resume" not in done.stderr
     done = here("demo", "--from", "en", "--to", "de", "--out", "run")
-    refused(done, "delete the folder")
+    refused(done, "holds no run that could go on", "choose another --out")
     assert "--resume" not in done.stderr
-    refused(here("train", "run", "--resume"), "delete the folder")
+    refused(here("train", "run", "--resume"), "left before training began")
+
+
+def test_a_run_that_has_lost_something(run: Path, here: Cli) -> None:
+    """Nothing is trained anew that was there, and no score is left out without a word."""
+    more = ("train", "run", "--resume", "training.steps=31")
+    held = run / "data" / "test.source"
+    whole = held.read_bytes()
+    held.unlink()
+    refused(here(*more), "test.source", "missing")
+    held.write_bytes(b"\xff\n")
+    refused(here(*more), "test.source:1", "UTF-8")
+    held.write_bytes(whole)
+    shutil.move(run / "checkpoints", run / "away")
+    weights = (run / "model.safetensors").read_bytes()
+    refused(here(*more), "checkpoints", "put them back")
+    assert (run / "model.safetensors").read_bytes() == weights
+    (run / "config.yaml").unlink()
+    refused(here(*more), "config.yaml", "put it back")
+
+
+def test_two_do_not_train_one_run(run: Path, here: Cli) -> None:
+    with alone(run):
+        refused(here("train", "run", "--resume", "training.steps=31"), "another process")
+    assert here("train", "run", "--resume", "training.steps=31").returncode == 0
+
+
+def test_a_folder_that_stood_there_stays(here: Cli, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    tsv(tmp_path / "pairs.tsv")
+    done = here("train", *ARGS, "training.steps=3", "--out", "mine", "data.max_length=1")
+    refused(done, "data.max_length")
+    assert list((tmp_path / "mine").iterdir()) == []
+
+
+def test_a_name_that_is_no_text(here: Cli, tmp_path: Path) -> None:
+    odd = os.fsdecode(b"bad\xff.tsv")
+    tsv(tmp_path / odd)
+    refused(here("train", odd, *ARGS[1:], "training.steps=3", "--out", "odd"), "not UTF-8", "another name")
+    assert not (tmp_path / "odd").exists()
 
 
 def test_the_place_is_looked_at_before_the_data_are(run: Path, here: Cli, tmp_path: Path) -> None:

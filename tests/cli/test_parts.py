@@ -97,8 +97,9 @@ def test_what_never_goes_with_a_choice() -> None:
     """From both sides, and not where a pattern of mixers makes it work."""
     acting = [kind for kind, cls in choices(parts.Position).items() if cls.acts == "attention"]
     for kind, cls in choices(parts.Mixer).items():
-        assert shown("mixer", kind).never.get("position", []) == ([] if cls.attends else acting), kind
-    refusing = [kind for kind, cls in choices(parts.Mixer).items() if not cls.attends]
+        without = [] if cls.attends else [p for p in acting if not (cls.turns and p == "rope")]
+        assert shown("mixer", kind).never.get("position", []) == without, kind
+    refusing = [kind for kind, cls in choices(parts.Mixer).items() if not (cls.attends or cls.turns)]
     assert shown("position", "rope").never == {"mixer": refusing, "score": ["additive"]}
     assert shown("score", "cosine").never == {"position": ["shaw", "xl"]}
     assert shown("norm", "rmsnorm").never == {}

@@ -47,6 +47,7 @@ def test_words_with_spaces_are_words(tmp_path: Path) -> None:
     path = _write(tmp_path / "v.txt", ["the 1 2", "at x@y.com 3 4", ". . . 5 6", "at 7 8", "\u00a0 9 9"])
     assert _read(path, "at", ".") == {"at": [7, 8]}
     assert _read(path, "\u00a0") == {"\u00a0": [9, 9]}
+    assert _read(path, "at x@y.com", ". . .") == {"at x@y.com": [3, 4], ". . .": [5, 6]}
 
 
 def test_the_first_of_two_counts(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""What is visible against ``transformers`` at equal weights (Mistral, Ministral, Longformer), and against
-masks written in numpy from the papers (BigBird, prefix language models)."""
+"""What is visible against ``transformers`` at equal weights (Mistral, Ministral, Longformer, BigBird), and
+against masks written in numpy from the papers (BigBird's random blocks, prefix language models)."""
 
 from __future__ import annotations
 
@@ -217,6 +217,57 @@ def test_bigbird(size: int, draws: int, seed: int) -> None:
     # A decoder sees of all this what is not later.
     causal = seen({"kind": "any", "of": [*given["of"], random]}, causal=True)
     assert (causal == np.tril(seen({"kind": "any", "of": [*given["of"], random]}))).all()
+
+
+def test_bigbird_is_transformers() -> None:
+    """Its block-sparse attention, outputs and gradients. There the last block is global too, and random blocks
+    may be those of the window: here the last block is padding, and all random blocks are that one."""
+    from transformers import BigBirdConfig
+    from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention, BigBirdModel
+
+    torch.manual_seed(0)
+    size, n, last = 4, 12, 44
+    theirs: Any = BigBirdBlockSparseAttention(
+        BigBirdConfig(
+            hidden_size=16,
+            num_attention_heads=2,
+            block_size=size,
+            num_random_blocks=1,
+            max_position_embeddings=1024,
+        )
+    ).double()
+    theirs._bigbird_block_rand_mask_with_head = lambda *_, **__: [np.full((n - 2, 1), n - 1)] * 2
+    seen = {"kind": "any", "of": [{"kind": "blocks", "size": size}, {"kind": "global", "count": size}]}
+    data = {"form": "encoder", "dim": 16, "heads": 2, "position": "none", "attention": {"visible": seen}}
+    model = ModelConfig.parse(data)
+    place = Place(causal=False)
+    ours = part_of(model.mixer)(model.mixer, model, place).double()  # type: ignore[arg-type]
+    Match().layer(ours.heads.qkv, theirs.query, theirs.key, theirs.value)
+    with torch.no_grad():
+        ours.out.weight.copy_(torch.eye(16))
+        ours.out.bias.zero_()
+    layout = Layout.padded([last, 30, last, 9], width=n * size)
+    real = layout.real
+    x = torch.randn(4, n * size, 16, dtype=torch.float64)
+    mine, their = x.clone().requires_grad_(), x.clone().requires_grad_()
+    position = part_of(model.position)(model.position, model, place)
+    sights = sight(model.attention.visible, False)  # type: ignore[arg-type]
+    got = ours(mine, Context(layout, sights, position))
+    blocked, band, rows, keys = BigBirdModel.create_masks_for_block_sparse_attn(real.double(), size)
+    want = theirs(
+        their,
+        band_mask=band,
+        from_mask=rows,
+        to_mask=keys,
+        from_blocked_mask=blocked,
+        to_blocked_mask=blocked,
+    )[0]
+    torch.testing.assert_close(got[real], want[real], rtol=1e-9, atol=1e-11)
+    weight = torch.randn(x.shape, dtype=x.dtype)
+    for y in (got, want):
+        (y * weight)[real].sum().backward()
+    assert mine.grad is not None and their.grad is not None
+    torch.testing.assert_close(mine.grad[real], their.grad[real], rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("length", [1, 3, 8])

@@ -97,6 +97,11 @@ def check(config: RunConfig) -> None:
             mend = "name a file of sentence pairs: triptych train pairs.tsv"
         raise UserError("no training data", "command line", mend)
     for path in (*config.data.train, *config.data.valid, *config.data.test):
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            what = "the name of this file is not UTF-8"
+            raise UserError(what, ascii(path), "give it another name") from None
         if Path(path).suffix.lower() in SUFFIXES and Path(path).is_file():
             mend = "name the folder that holds a folder of images for each class, with --objective classify"
             raise UserError("this is an image", path, mend)

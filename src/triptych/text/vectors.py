@@ -52,7 +52,7 @@ def read_vectors(path: Path, wanted: Collection[str]) -> dict[str, Vector]:
                 f"{path}:{number}",
                 "download the file again; all vectors of a file are equally wide",
             )
-        if line[: line.index(" ")] not in wanted:
+        if spaces == width and line[: line.index(" ")] not in wanted:  # most words, and quickly
             continue
         word, *fields = line.rsplit(" ", width)
         if word in wanted and word not in found:

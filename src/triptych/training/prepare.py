@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -60,6 +62,11 @@ def reopened(
     if known.get("tokenizer", fingerprint(tokenizer)) != fingerprint(tokenizer):
         what = "the tokenizer is not the one this run was begun with"
         raise UserError(what, str(folder / TOKENIZER), "restore its files, or begin a new run")
+    for name in known.get("kept", ()):
+        if not (folder / "data" / name).exists():
+            what = "this file of the run is missing"
+            raise UserError(what, str(folder / "data" / name), "put it back, or begin a new run")
+    road.held_out(config, folder)  # what cannot be read is said before training, not after it
     return _encoded(road, config, corpus, tokenizer, folder, silent)
 
 
@@ -74,11 +81,14 @@ def made(
 ) -> Prepared:
     """The tokenizer, the complete configuration and the data: made and written."""
     check_free(folder)
+    stood = folder.is_dir()
     claim(folder)
     try:
         return _written(road, config, corpus, folder, say, device, start)
-    except (UserError, KeyboardInterrupt):
+    except BaseException:
         shutil.rmtree(folder, ignore_errors=True)  # all that is in it is of this run
+        if stood:
+            folder.mkdir(exist_ok=True)
         raise
 
 
@@ -110,7 +120,8 @@ def _written(
     config = RunConfig.parse(merge(config.dump(), settled))
     if tokenizer is not None:
         tokenizer.save(folder / TOKENIZER)
-    known = {**corpus.summary(), "tokenizer": fingerprint(tokenizer)}
+    kept = sorted(path.name for path in (folder / "data").iterdir())
+    known = {**corpus.summary(), "tokenizer": fingerprint(tokenizer), "kept": kept}
     write_text_atomic(folder / DATA, json.dumps(known, ensure_ascii=False, indent=1))
     # Last: a folder with a configuration is a run that can be resumed.
     write_text_atomic(folder / CONFIG, to_yaml(config))
@@ -164,7 +175,7 @@ def check_free(folder: Path) -> None:
         mend = f"go on with `triptych train {folder} --resume`, or choose another --out"
         raise UserError("this folder is not empty", str(folder), mend)
     if occupied:
-        mend = "choose another --out, or delete the folder if no other run is just beginning in it"
+        mend = "choose another --out"
         raise UserError("this folder is not empty, and holds no run that could go on", str(folder), mend)
     if not os.access(place, os.W_OK | os.X_OK):
         raise _unusable(folder, f"{place} may not be written to")
@@ -180,6 +191,30 @@ def claim(folder: Path) -> None:
         raise UserError("another run has just begun in this folder", str(folder), mend) from None
     except OSError as error:
         raise _unusable(folder, error.strerror) from None
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """No other process trains in this folder meanwhile: the second is refused. Held where the system can lock
+    folders, until the process ends, however it ends. Raises UserError."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        mend = "let it end, or stop it first"
+        raise UserError("another process is training this run", str(folder), mend) from None
+    except OSError:  # a file system without locks
+        pass
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def _unusable(folder: Path, why: str | None) -> UserError:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from triptych.config import RunConfig, differences, load_config
-from triptych.engine.bundle import CONFIG
+from triptych.engine.bundle import CONFIG, MODEL
 from triptych.errors import UserError
 from triptych.training.checkpoint import Newest
 from triptych.training.loop import MARKS, Trainer
@@ -36,8 +36,10 @@ def reopen(folder: Path, settings: list[str], say: Say) -> RunConfig:
     """The configuration of a run that is to go on, with changes laid over it, each of them shown."""
     if not (folder / CONFIG).exists():
         mend = "nothing was begun there; train without --resume"
+        if (folder / MODEL).exists() or (folder / "checkpoints").exists():
+            raise UserError("the run's configuration is missing", str(folder / CONFIG), "put it back")
         if folder.is_dir() and any(folder.iterdir()):
-            mend = "it was left before training began: delete the folder, or choose another --out"
+            mend = "what is in it was left before training began, or is no run; choose another --out"
         raise UserError("there is no run to resume", str(folder), mend)
     old = load_config(folder / CONFIG)
     # Steps end a run, or time and epochs do: naming the one takes the others back.
@@ -62,13 +64,21 @@ def _show(changes: list[tuple[str, Any, Any]], say: Say, mend: str) -> None:
 
 
 def restore(trainer: Trainer, found: Newest, folder: Path, monitor: Monitor, say: Say) -> None:
+    """Bring a trainer to where its run stood at the newest undamaged checkpoint, or to the beginning.
+
+    Raises:
+        UserError: the checkpoints are of other data, of another model, or gone though training had ended.
+    """
     for unfinished in folder.rglob(".*.tmp*"):  # what a kill cut off
         unfinished.unlink(missing_ok=True)
     checkpoint, state, damaged = found
     for message in damaged:
         say(f"passed over: {message}")
     if checkpoint is None or state is None:
-        say("no checkpoint yet: starting from the beginning")
+        if (folder / MODEL).exists():
+            what, mend = "a finished run has lost its checkpoints", "put them back, or begin a new run"
+            raise UserError(what, str(folder / "checkpoints"), mend)
+        say(f"no {'undamaged ' if damaged else ''}checkpoint: starting from the beginning")
         monitor.rewind(-1)
         return
     if state.get("origin") != trainer.origin:

@@ -30,7 +30,7 @@ from triptych.training.init import Start, copy, freeze_all_but_head, names
 from triptych.training.loop import Trainer
 from triptych.training.machine import keep_memory, prefer_fast_fp32
 from triptych.training.monitor import Monitor
-from triptych.training.prepare import Prepared, check_form, made, reopened
+from triptych.training.prepare import Prepared, alone, check_form, made, reopened
 from triptych.training.resume import restore
 from triptych.training.tasks import Corpus, Say, Task, task
 from triptych.training.vectors import check_width, fill, freeze
@@ -97,7 +97,7 @@ def train(
     model.to(device)
     seconds = config.training.seconds
     reserve = min(MOST_RESERVED, RESERVE * seconds) if seconds else 0.0
-    with closing(Monitor(folder, config.training.tensorboard)) as monitor:
+    with alone(folder), closing(Monitor(folder, config.training.tensorboard)) as monitor:
         trainer = Trainer(config, model, ready.train, ready.valid, folder, monitor)
         trainer.origin = f"{corpus.digest} {fingerprint(ready.tokenizer)}"
         if seconds is not None:
