@@ -220,8 +220,8 @@ def test_bigbird(size: int, draws: int, seed: int) -> None:
 
 
 def test_bigbird_is_transformers() -> None:
-    """Its block-sparse attention, outputs and gradients. There the last block is global too, and random blocks
-    may be those of the window: here the last block is padding, and all random blocks are that one."""
+    """Its block-sparse attention, outputs and gradients. There the last block is global too, and random
+    blocks may be those of the window: here the last block is padding, and all random blocks are that one."""
     from transformers import BigBirdConfig
     from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention, BigBirdModel
 
