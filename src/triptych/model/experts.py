@@ -73,16 +73,11 @@ class Router(nn.Module):
         to 6), and the mean of log(Σ exp logits)² (Zoph et al. 2022, equation 5); both weighed."""
         total = routed.logits.new_zeros(())
         if self.balance:
-            chose = routed.load / max(len(routed.logits), 1)
-            total = total + self.balance * len(chose) * (chose * _mean(routed.shares)).sum()
+            chose = routed.load / len(routed.logits)
+            total = total + self.balance * len(chose) * (chose * routed.shares.mean(0)).sum()
         if self.z:
-            total = total + self.z * _mean(routed.logits.logsumexp(-1).square())
+            total = total + self.z * routed.logits.logsumexp(-1).square().mean()
         return total
-
-
-def _mean(x_N: Tensor) -> Tensor:
-    """Over tokens; 0 where there are none."""
-    return x_N.sum(0) / max(len(x_N), 1)
 
 
 def _softmax(x_NE: Tensor) -> Tensor:
@@ -168,7 +163,7 @@ class Experts(nn.Module):
             real = layout.memo("tokens", lambda: layout.real.flatten().nonzero()[:, 0])
             x = x.index_select(0, real)
         routed: Routed = self.router(x)
-        if context.aux is not None:
+        if context.aux is not None and len(x):
             context.aux.append(self.router.loss(routed))
         y = self.mix(x, routed)
         y = y + self.shared(x) if self.shared is not None else y
@@ -225,14 +220,12 @@ def routers(model: nn.Module) -> dict[str, Router]:
 
 
 @contextmanager
-def counting(
-    routers: Mapping[str, Router], load: dict[str, Tensor], learning: bool = False
-) -> Iterator[None]:
-    """Add to ``load`` how many tokens each router sends to each expert, ``[E]``, in the passes within; when
-    ``learning``, in those that have gradients."""
+def counting(routers: Mapping[str, Router], load: dict[str, Tensor], learn: bool = False) -> Iterator[None]:
+    """Add to ``load`` how many tokens each router sends to each expert, ``[E]``, in the passes within: in
+    all, or in those that have gradients, from which is learned (``learn``)."""
 
     def count(name: str, module: nn.Module, args: Any, routed: Routed) -> None:
-        if not learning or torch.is_grad_enabled():
+        if not learn or torch.is_grad_enabled():
             load[name] = load.get(name, 0) + routed.load
 
     handles = [router.register_forward_hook(partial(count, name)) for name, router in routers.items()]

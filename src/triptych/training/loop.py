@@ -130,7 +130,7 @@ class Trainer:
         count = max(1, sum(self.objective.count(self.model, b) for b in batches))
         self.load = {}
         for batch in batches:
-            counted = counting(self.routers, self.load, learning=True)
+            counted = counting(self.routers, self.load, learn=True)
             with autocast(self.config.training.precision, self.device), counted:
                 loss = self.objective.loss(self.model, batch.to(self.device), self.pace.progress)
             # Divided by the count of the whole step: micro-batches add up to the large batch.

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from triptych.config import ModelConfig, parts
 from triptych.model.attend import Shaping, attend, reference
 from triptych.model.attention import Watched, folded
-from triptych.model.mixers.recurrent import Carry, Gru, Lstm, Recurrent, width
+from triptych.model.mixers.recurrent import Carry, Recurrent, width
 from triptych.model.registry import Context, Cost, Place, Shape, carries_out, linear_cost
 from triptych.model.visible import Mask, SameSegment, Visible
 
@@ -107,8 +107,6 @@ class Attentive(Recurrent):
 class Bahdanau(Attentive):
     """s(t) = GRU([x(t); c(t)], s(t-1)), c(t) read by s(t-1) (Bahdanau et al. 2015, section A.2)."""
 
-    cell = Gru.cell
-
     def __init__(self, settings: parts.BahdanauMixer, model: ModelConfig, place: Place) -> None:
         super().__init__(settings, model, place)
         if place.source:
@@ -144,8 +142,6 @@ class Bahdanau(Attentive):
 class Luong(Attentive):
     """h~(t) = tanh(W [c(t); h(t)]), c(t) read by h(t) (Luong et al. 2015, section 3.1); with input feeding
     h~(t-1) stands beside x(t) (section 3.3), else all tokens read at once."""
-
-    cell = Lstm.cell
 
     def __init__(self, settings: parts.LuongMixer, model: ModelConfig, place: Place) -> None:
         super().__init__(settings, model, place)

@@ -108,26 +108,30 @@ class LateGruCell(Cell):
         return (n + z * (h - n),)
 
 
+def cell_of(settings: Any) -> type[Cell]:
+    """What a mixer is made of."""
+    if isinstance(settings, parts.GatedMixer):
+        return GruCell if settings.reset == "before" else LateGruCell
+    return LstmCell
+
+
+@carries_out(parts.LstmMixer)
+@carries_out(parts.GruMixer)
 class Recurrent(Mixer):
     """A cell in each direction that the stack sees, and a map of their states to the model's width."""
 
     def __init__(self, settings: parts.RecurrentMixer, model: ModelConfig, place: Place) -> None:
         super().__init__()
-        cell, H = self.cell(settings), width(settings, model)
+        cell, H = cell_of(settings), width(settings, model)
         self.widths = [H] * cell.states
         self.ahead = cell(model.dim, H)
         self.back = None if place.causal else cell(model.dim, H)
         self.out = nn.Linear(H if place.causal else 2 * H, model.dim)
 
     @classmethod
-    def cell(cls, settings: Any) -> type[Cell]:
-        """What it is made of."""
-        raise NotImplementedError
-
-    @classmethod
     def cost(cls, settings: Any, model: ModelConfig, place: Place, seen: Visible, shape: Shape) -> Cost:
         """All tokens through the cells, one product for their inputs and those of a step."""
-        H, own, directions = width(settings, model), cls.cell(settings), 1 if place.causal else 2
+        H, own, directions = width(settings, model), cell_of(settings), 1 if place.causal else 2
         cell = linear_cost(shape.tokens, model.dim, own.gates * H, True)
         cell += linear_cost(shape.tokens, H, own.gates * H, own.bias)
         cell += Cost(spared=2 * shape.batch * H * own.direct * H)  # the first state is zeros
@@ -136,7 +140,7 @@ class Recurrent(Mixer):
     @classmethod
     def kept(cls, settings: Any, model: ModelConfig, place: Place) -> tuple[int, int]:
         """The state of each row."""
-        return 0, cls.cell(settings).states * width(settings, model)
+        return 0, cell_of(settings).states * width(settings, model)
 
     @classmethod
     def sees(cls, settings: Any, visible: Visible) -> int | None:
@@ -177,21 +181,3 @@ class Recurrent(Mixer):
 def width(settings: parts.RecurrentMixer, model: ModelConfig) -> int:
     """Width of the state of one direction."""
     return settings.hidden or model.dim
-
-
-@carries_out(parts.LstmMixer)
-class Lstm(Recurrent):
-    """See ``LstmCell``."""
-
-    @classmethod
-    def cell(cls, settings: Any) -> type[Cell]:
-        return LstmCell
-
-
-@carries_out(parts.GruMixer)
-class Gru(Recurrent):
-    """See ``GruCell`` and ``LateGruCell``."""
-
-    @classmethod
-    def cell(cls, settings: Any) -> type[Cell]:
-        return GruCell if settings.reset == "before" else LateGruCell
