@@ -188,9 +188,7 @@ def test_the_optimizer_takes_what_is_trained_and_one_rate() -> None:
     ],
     ids=str,
 )
-def test_biases_with_more_than_one_dimension_are_not_decayed(
-    model: dict[str, Any], spared: list[str]
-) -> None:
+def test_biases_of_any_shape_are_not_decayed(model: dict[str, Any], spared: list[str]) -> None:
     sizes = {"vocab": 9, "dim": 8, "layers": 1, "heads": 2}
     built = build(ModelConfig.parse({**sizes, **model}))
     decayed, others = build_optimizer(OptimizerConfig(weight_decay=0.1), built).param_groups
