@@ -114,13 +114,13 @@ def _written(
         what = f"coattention is between two texts, and these {road.noun} have one each"
         raise UserError(what, "model.mixer", "use attention, or train on pairs of texts")
     road.keep(config, corpus, folder)
+    kept = sorted(path.name for path in (folder / "data").iterdir())
     ready = _encoded(road, config, corpus, tokenizer, folder, say)
     precision = choose_precision(config.training.precision, device, config.model.dim)
     settled = merge(road.settled(config, ready.train, ready.valid), {"training": {"precision": precision}})
     config = RunConfig.parse(merge(config.dump(), settled))
     if tokenizer is not None:
         tokenizer.save(folder / TOKENIZER)
-    kept = sorted(path.name for path in (folder / "data").iterdir())
     known = {**corpus.summary(), "tokenizer": fingerprint(tokenizer), "kept": kept}
     write_text_atomic(folder / DATA, json.dumps(known, ensure_ascii=False, indent=1))
     # Last: a folder with a configuration is a run that can be resumed.
@@ -175,7 +175,7 @@ def check_free(folder: Path) -> None:
         mend = f"go on with `triptych train {folder} --resume`, or choose another --out"
         raise UserError("this folder is not empty", str(folder), mend)
     if occupied:
-        mend = "choose another --out"
+        mend = "choose another --out; what a killed run has left there can be deleted"
         raise UserError("this folder is not empty, and holds no run that could go on", str(folder), mend)
     if not os.access(place, os.W_OK | os.X_OK):
         raise _unusable(folder, f"{place} may not be written to")
