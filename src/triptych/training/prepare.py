@@ -175,7 +175,7 @@ def check_free(folder: Path) -> None:
         mend = f"go on with `triptych train {folder} --resume`, or choose another --out"
         raise UserError("this folder is not empty", str(folder), mend)
     if occupied:
-        mend = "choose another --out; what a killed run has left there can be deleted"
+        mend = "choose another --out: it may be of another run, one just beginning or killed then"
         raise UserError("this folder is not empty, and holds no run that could go on", str(folder), mend)
     if not os.access(place, os.W_OK | os.X_OK):
         raise _unusable(folder, f"{place} may not be written to")
