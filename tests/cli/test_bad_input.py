@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -221,4 +223,10 @@ def test_what_is_read_is_not_written_over(here: Cli, tmp_path: Path) -> None:
         for out in ("in.txt", "same.txt"):
             done = here(command, "run", "in.txt", "--out", out)
             assert done.returncode == 2 and "it would be lost" in done.stderr
+    command = [sys.executable, "-m", "triptych", "translate", "run", "--out", "in.txt"]
+    with (tmp_path / "in.txt").open() as given:
+        piped = subprocess.run(
+            command, check=False, cwd=tmp_path, stdin=given, capture_output=True, text=True
+        )
+    assert piped.returncode == 2 and "it would be lost" in piped.stderr
     assert (tmp_path / "in.txt").read_text(encoding="utf-8") == "one\n"

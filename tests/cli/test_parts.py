@@ -112,6 +112,12 @@ def test_what_never_goes_with_a_choice() -> None:
     assert "mixer lstm, gru" in " ".join(text(catalogue("rope"), 100, full=True).split())
 
 
+def test_every_setting_is_explained() -> None:
+    for axis in catalogue().axes:
+        for one in axis.choices:
+            assert [s.name for s in one.settings if not s.description] == [], f"{axis.name} {one.kind}"
+
+
 def test_costs_are_those_of_the_layer_that_is_named() -> None:
     """By hand: d = 512, 8 heads, feed-forward width 2,048, n tokens."""
     d, n, inner = DIM, TOKENS, 4 * DIM

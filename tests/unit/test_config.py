@@ -441,6 +441,14 @@ def test_impossible_models(model: dict[str, Any], where: str) -> None:
         ({"decoding": {"min_length": 9, "max_length": 8}}, "decoding.min_length"),
         ({"training": {"steps": 9, "budget": "1m"}}, "training.budget"),
         ({"training": {"schedule": {"kind": "constant", "floor": 0.5}}}, "training.schedule.floor"),
+        (
+            {
+                "model": {"form": "decoder"},
+                "objective": {"kind": "causal", "segment": 64},
+                "data": {"length": 64},
+            },
+            "objective.segment",
+        ),
     ],
 )
 def test_impossible_runs(section: dict[str, Any], where: str) -> None:

@@ -49,7 +49,7 @@ def translate(
     elif sys.stdin is None:
         raise UserError("standard input is closed", "command line", "name a file of lines")
     if out is not None:
-        check_writable(out, *([Path(file)] if file != "-" else []))
+        check_writable(out, Path(file if file != "-" else "/dev/stdin"))
     options = {
         "beam": beam, "alpha": alpha, "penalty": penalty, "n_best": n_best, "temperature": temperature,
         "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed, "min_length": min_length,

@@ -314,6 +314,10 @@ class RunConfig(Settings):
             if self.is_set(where) and kind not in kinds:
                 mend = f"leave it out; it is of the objective {' or '.join(kinds)}"
                 raise UserError(f"{kind} does not read this", where, mend)
+        segment = getattr(self.objective, "segment", None)
+        if segment is not None and segment >= self.data.length:
+            what = f"rows are of {self.data.length} tokens (data.length), and this is no part of one"
+            raise UserError(what, "objective.segment", "make it less, or data.length more")
         return self
 
     def is_set(self, where: str) -> bool:

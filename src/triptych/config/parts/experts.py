@@ -41,7 +41,7 @@ class SigmoidRouter(Router):
     step, without gradient (DeepSeek-AI 2024, DeepSeek-V3, section 2.1.2)."""
 
     kind: Literal["sigmoid"] = "sigmoid"
-    balance: NonNegativeFloat = 0.0
+    balance: NonNegativeFloat = Field(0.0, description="weight of the loss of uneven loads")
     renormalise: bool = Field(True, description="divide the gates of a token by their sum")
     scale: PositiveFloat = Field(1.0, description="all gates times this")
     rate: NonNegativeFloat = Field(0.001, description="how far a bias moves in a step")

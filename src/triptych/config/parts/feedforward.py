@@ -8,13 +8,15 @@ from pydantic import Field, PositiveInt
 
 from triptych.config.settings import Part
 
+BIAS = "its maps have a bias"
+
 
 class FeedForward(Part):
     """The position-wise network of a block."""
 
     section: ClassVar[str] = "model.ffn"
     dim: PositiveInt | None = Field(None, description="inner width; 4 × model.dim when not given")
-    bias: bool = True
+    bias: bool = Field(True, description=BIAS)
 
 
 class ReluFeedForward(FeedForward):
@@ -51,14 +53,14 @@ class GluFeedForward(FeedForward):
     """A sigmoid-gated linear unit and an output map (Dauphin et al. 2017; Shazeer 2020, section 2)."""
 
     kind: Literal["glu"] = "glu"
-    bias: bool = False
+    bias: bool = Field(False, description=BIAS)
 
 
 class GegluFeedForward(FeedForward):
     """A GELU-gated linear unit and an output map (Shazeer 2020, section 2)."""
 
     kind: Literal["geglu"] = "geglu"
-    bias: bool = False
+    bias: bool = Field(False, description=BIAS)
 
 
 class GegluTanhFeedForward(FeedForward):
@@ -66,11 +68,11 @@ class GegluTanhFeedForward(FeedForward):
     2020, section 2)."""
 
     kind: Literal["geglu_tanh"] = "geglu_tanh"
-    bias: bool = False
+    bias: bool = Field(False, description=BIAS)
 
 
 class SwigluFeedForward(FeedForward):
     """A SiLU-gated linear unit and an output map (Shazeer 2020, section 2)."""
 
     kind: Literal["swiglu"] = "swiglu"
-    bias: bool = False
+    bias: bool = Field(False, description=BIAS)

@@ -24,7 +24,9 @@ class SeeAxial(Grid, Sight):
     is the Axial Transformer's (Ho et al. 2019, section 2.2)."""
 
     kind: Literal["axial"] = "axial"
-    axis: Literal["both", "row", "column"] = "both"
+    axis: Literal["both", "row", "column"] = Field(
+        "both", description="what is seen: its row, its column, both"
+    )
 
 
 class SeeCells(Grid, Sight):
@@ -33,7 +35,7 @@ class SeeCells(Grid, Sight):
 
     kind: Literal["cells"] = "cells"
     size: int = Field(ge=2, description="rows and columns of a cell")
-    shifted: bool = False
+    shifted: bool = Field(False, description="cells begin half a cell further, in rows and columns")
 
 
 class DeformableMixer(Grid, HeadsMixer):
@@ -42,7 +44,7 @@ class DeformableMixer(Grid, HeadsMixer):
 
     stacks: ClassVar[frozenset[str]] = frozenset({"bidirectional"})
     kind: Literal["deformable"] = "deformable"
-    points: PositiveInt = 4
+    points: PositiveInt = Field(4, description="places that each head reads")
 
 
 class SpatialMixer(Grid, Mixer):

@@ -14,8 +14,8 @@ class Heads(Part):
     """What is projected, cached and shared among the heads."""
 
     section: ClassVar[str] = "model.heads"
-    count: PositiveInt = 8
-    bias: bool = True
+    count: PositiveInt = Field(8, description="of queries")
+    bias: bool = Field(True, description="the maps have a bias")
     qk_norm: bool = Field(
         False, description="RMSNorm on queries and keys, head by head (Dehghani et al. 2023, section 2)"
     )

@@ -214,4 +214,4 @@ class LinformerMixer(HeadsMixer):
     rank: int = Field(
         64, ge=2, description="how many summaries; of one alone a token reads the same whatever it asks"
     )
-    max: PositiveInt = 1024
+    max: PositiveInt = Field(1024, description="positions that are summed up; no sequence can be longer")

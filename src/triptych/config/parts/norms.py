@@ -28,7 +28,7 @@ class LayerNorm(Norm):
 
     kind: Literal["layernorm"] = "layernorm"
     eps: PositiveFloat = Field(1e-5, le=1, description="added to the variance")
-    bias: bool = True
+    bias: bool = Field(True, description="a number for each value is added")
 
 
 class RMSNorm(Norm):

@@ -31,7 +31,7 @@ class Sinusoidal(Position):
     """Fixed sines and cosines added to the embeddings (Vaswani et al. 2017, section 3.5)."""
 
     kind: Literal["sinusoidal"] = "sinusoidal"
-    base: float = Field(10000.0, gt=1)
+    base: float = Field(10000.0, gt=1, description="of the wavelengths")
     layout: Pairs = Field(
         "interleaved", description="interleaved: sine and cosine in turn; halves: all sines, then all cosines"
     )
@@ -42,7 +42,7 @@ class Learned(Position):
     """One trained vector a position, added to the embeddings (Gehring et al. 2017, section 3.1)."""
 
     kind: Literal["learned"] = "learned"
-    max: PositiveInt = 1024
+    max: PositiveInt = Field(1024, description="positions that are learned; no sequence can be longer")
 
 
 class RopeScaling(Part):
@@ -138,12 +138,16 @@ class Rope(Position):
     acts: ClassVar[Acts] = "attention"
     relative: ClassVar[bool] = True
     kind: Literal["rope"] = "rope"
-    base: float = Field(10000.0, gt=1)
+    base: float = Field(10000.0, gt=1, description="of the wavelengths")
     layout: Pairs = Field(
         "halves", description="halves: value i turns with value i + n/2; interleaved: with its neighbour"
     )
     share: float = Field(1.0, gt=0, le=1, description="of a head's values, the first so many turn")
-    scaling: Annotated[SerializeAsAny[RopeScaling], part(RopeScaling, "none")] = NoScaling()
+    scaling: Annotated[
+        SerializeAsAny[RopeScaling],
+        part(RopeScaling, "none"),
+        Field(description="how they reach further than they were trained"),
+    ] = NoScaling()
 
     def turning(self, width: int) -> int:
         """How many of ``width`` values turn."""

@@ -40,7 +40,7 @@ class SeeWindow(Sight):
     encoder's reach w - 1 to either side (Beltagy et al. 2020, section 3.1)."""
 
     kind: Literal["window"] = "window"
-    width: PositiveInt
+    width: PositiveInt = Field(description="keys, the query's own included, on each side that is seen")
 
 
 class SeeDilated(Sight):
@@ -48,8 +48,8 @@ class SeeDilated(Sight):
     w - 1 to either side (Beltagy et al. 2020, section 3.1)."""
 
     kind: Literal["dilated"] = "dilated"
-    width: PositiveInt
-    step: PositiveInt
+    width: PositiveInt = Field(description="keys, the query's own included, on each side that is seen")
+    step: PositiveInt = Field(description="from one key to the next")
 
 
 class SeeBlocks(Sight):
@@ -57,7 +57,7 @@ class SeeBlocks(Sight):
     and in an encoder those after (Zaheer et al. 2020, appendix D)."""
 
     kind: Literal["blocks"] = "blocks"
-    size: PositiveInt
+    size: PositiveInt = Field(description="positions of a block")
     neighbours: NonNegativeInt = Field(1, description="blocks beside the token's own, on each side")
 
 
@@ -66,7 +66,7 @@ class SeeGlobal(Sight):
     tokens (Beltagy et al. 2020, section 3.1; Zaheer et al. 2020, section 2)."""
 
     kind: Literal["global"] = "global"
-    count: PositiveInt
+    count: PositiveInt = Field(description="of the first positions")
 
 
 class SeeRandom(Sight):
@@ -75,7 +75,7 @@ class SeeRandom(Sight):
     2)."""
 
     kind: Literal["random"] = "random"
-    size: PositiveInt
+    size: PositiveInt = Field(description="positions of a block")
     count: PositiveInt = Field(1, description="blocks that each block draws, of those before it")
     seed: int = Field(0, ge=0, lt=2**32, description="of the draws")
 
@@ -85,8 +85,12 @@ class SeePrefix(Sight):
     (Raffel et al. 2020, section 3.2.1). What is seen beside them is ``beside``."""
 
     kind: Literal["prefix"] = "prefix"
-    length: PositiveInt
-    beside: Annotated[SerializeAsAny[Sight], part(Sight, "everything")] = SeeEverything()
+    length: PositiveInt = Field(description="positions of the prefix")
+    beside: Annotated[
+        SerializeAsAny[Sight],
+        part(Sight, "everything"),
+        Field(description="what is seen beside the prefix"),
+    ] = SeeEverything()
 
     @property
     def lookahead(self) -> int:
@@ -97,7 +101,7 @@ class SeeAll(Sight):
     """What all of these let see."""
 
     kind: Literal["all"] = "all"
-    of: Sights
+    of: Sights = Field(description="all of which let a key be seen")
 
     @property
     def lookahead(self) -> int:
@@ -119,7 +123,7 @@ class SeeAny(Sight):
     BigBird has random blocks beside (Zaheer et al. 2020)."""
 
     kind: Literal["any"] = "any"
-    of: Sights
+    of: Sights = Field(description="one of which lets a key be seen")
 
     @property
     def lookahead(self) -> int:
