@@ -80,52 +80,33 @@ def made(
     start: Start | None,
 ) -> Prepared:
     """The tokenizer, the complete configuration and the data: made and written."""
-    check_free(folder)
-    stood = folder.is_dir()
-    claim(folder)
-    try:
-        return _written(road, config, corpus, folder, say, device, start)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)  # all that is in it is of this run
-        if stood:
-            folder.mkdir(exist_ok=True)
-        raise
-
-
-def _written(
-    road: Task[Any],
-    config: RunConfig,
-    corpus: Corpus[Any],
-    folder: Path,
-    say: Say,
-    device: torch.device,
-    start: Start | None,
-) -> Prepared:
-    tokenizer = road.tokenizer(config, corpus) if start is None else start.tokenizer
-    if start is not None and tokenizer is not None:
-        tokenizer = tokenizer.with_symbols(road.symbols(config, corpus))
-    size = tokenizer.size if tokenizer is not None else 0
-    if config.model.vocab not in (0, size):
-        say(f"vocabulary: the tokenizer has {size} entries, model.vocab follows")
-    decided = merge(road.decided(config, corpus), {"model": {"vocab": size}})
-    config = RunConfig.parse(merge(config.dump(), decided))
-    mixers = [mixer for _, mixer in config.model.mixing]
-    if road.texts_each(config, corpus) != 2 and any(isinstance(m, CoAttentionMixer) for m in mixers):
-        what = f"coattention is between two texts, and these {road.noun} have one each"
-        raise UserError(what, "model.mixer", "use attention, or train on pairs of texts")
-    road.keep(config, corpus, folder)
-    kept = sorted(path.name for path in (folder / "data").iterdir())
-    ready = _encoded(road, config, corpus, tokenizer, folder, say)
-    precision = choose_precision(config.training.precision, device, config.model.dim)
-    settled = merge(road.settled(config, ready.train, ready.valid), {"training": {"precision": precision}})
-    config = RunConfig.parse(merge(config.dump(), settled))
-    if tokenizer is not None:
-        tokenizer.save(folder / TOKENIZER)
-    known = {**corpus.summary(), "tokenizer": fingerprint(tokenizer), "kept": kept}
-    write_text_atomic(folder / DATA, json.dumps(known, ensure_ascii=False, indent=1))
-    # Last: a folder with a configuration is a run that can be resumed.
-    write_text_atomic(folder / CONFIG, to_yaml(config))
-    return replace(ready, config=config)
+    with claimed(folder):
+        tokenizer = road.tokenizer(config, corpus) if start is None else start.tokenizer
+        if start is not None and tokenizer is not None:
+            tokenizer = tokenizer.with_symbols(road.symbols(config, corpus))
+        size = tokenizer.size if tokenizer is not None else 0
+        if config.model.vocab not in (0, size):
+            say(f"vocabulary: the tokenizer has {size} entries, model.vocab follows")
+        decided = merge(road.decided(config, corpus), {"model": {"vocab": size}})
+        config = RunConfig.parse(merge(config.dump(), decided))
+        mixers = [mixer for _, mixer in config.model.mixing]
+        if road.texts_each(config, corpus) != 2 and any(isinstance(m, CoAttentionMixer) for m in mixers):
+            what = f"coattention is between two texts, and these {road.noun} have one each"
+            raise UserError(what, "model.mixer", "use attention, or train on pairs of texts")
+        road.keep(config, corpus, folder)
+        kept = sorted(path.name for path in (folder / "data").iterdir())
+        ready = _encoded(road, config, corpus, tokenizer, folder, say)
+        precision = choose_precision(config.training.precision, device, config.model.dim)
+        settled = road.settled(config, ready.train, ready.valid)
+        settled = merge(settled, {"training": {"precision": precision}})
+        config = RunConfig.parse(merge(config.dump(), settled))
+        if tokenizer is not None:
+            tokenizer.save(folder / TOKENIZER)
+        known = {**corpus.summary(), "tokenizer": fingerprint(tokenizer), "kept": kept}
+        write_text_atomic(folder / DATA, json.dumps(known, ensure_ascii=False, indent=1))
+        # Last: a folder with a configuration is a run that can be resumed.
+        write_text_atomic(folder / CONFIG, to_yaml(config))
+        return replace(ready, config=config)
 
 
 def _encoded(
@@ -181,8 +162,12 @@ def check_free(folder: Path) -> None:
         raise _unusable(folder, f"{place} may not be written to")
 
 
-def claim(folder: Path) -> None:
-    """Make a run folder, as one run alone can: of two that begin at once, the other is refused."""
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """A run folder that one run alone can make: of two that begin at once, the other is refused. What goes
+    wrong meanwhile leaves things as they were. Raises UserError."""
+    check_free(folder)
+    stood = folder.is_dir()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "data").mkdir()
@@ -191,6 +176,13 @@ def claim(folder: Path) -> None:
         raise UserError("another run has just begun in this folder", str(folder), mend) from None
     except OSError as error:
         raise _unusable(folder, error.strerror) from None
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)  # all that is in it is of this run
+        if stood:
+            folder.mkdir(exist_ok=True)
+        raise
 
 
 @contextmanager
