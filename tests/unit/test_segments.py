@@ -12,7 +12,7 @@ from triptych.config.objectives import CausalObjective
 from triptych.data import IGNORE, Batch
 from triptych.layout import Layout
 from triptych.model import DecoderOnly, build
-from triptych.objectives import TokenLoss
+from triptych.objectives import TokenLoss, run
 
 T, CUT = 23, 7
 MODELS: dict[str, dict[str, Any]] = {
@@ -23,6 +23,9 @@ MODELS: dict[str, dict[str, Any]] = {
     "ssm": {"position": "none", "mixer": "ssm"},
     "lstm": {"position": "none", "mixer": "lstm"},
     "experts": {"experts": {"count": 4, "dim": 8}},
+    "sized logits": {
+        "experts": {"count": 4, "dim": 8, "router": {"kind": "top_softmax", "balance": 0.0, "z": 0.7}}
+    },
 }
 
 
@@ -54,11 +57,11 @@ def test_the_loss_is_that_of_the_row(name: str) -> None:
         got, want = loss(cut).loss(model, batch), loss(None).loss(model, batch)
         assert got.count == want.count
         torch.testing.assert_close(got.nll, want.nll, rtol=1e-9, atol=0)
-        if "experts" not in MODELS[name]:  # how evenly they are loaded is of a segment
+        if name != "experts":  # how evenly they are loaded is of a segment
             torch.testing.assert_close(got.sum, want.sum, rtol=1e-9, atol=0)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "experts"])
+@pytest.mark.parametrize("name", [name for name in MODELS if "experts" not in MODELS[name]])
 def test_gradients_do_not_leave_their_segment(name: str) -> None:
     """They are those of each segment read after the others were read without gradients."""
     model, batch = made(name), rows()
@@ -83,14 +86,27 @@ def test_gradients_do_not_leave_their_segment(name: str) -> None:
     assert any((a - b).abs().max() > 1e-3 for a, b in zip(got, full, strict=True))
 
 
-def test_what_is_said_of_loads_is_a_mean_over_segments() -> None:
+@pytest.mark.parametrize("cut", [1, CUT])
+def test_what_is_a_mean_over_tokens_stays_that_of_the_row(cut: int) -> None:
+    """The size of a router's logits (z), whatever of a segment is padding."""
+    model, batch = made("sized logits"), rows()
+    got, want = loss(cut).loss(model, batch), loss(None).loss(model, batch)
+    torch.testing.assert_close(got.sum, want.sum, rtol=1e-9, atol=0)
+    without = loss(None).read(model, batch, run(model, batch))
+    assert float((want.sum - without.sum) / want.count) > 0.01
+
+
+def test_loads_are_those_of_the_segments() -> None:
+    """How evenly experts are loaded is of a segment; each counts by its tokens."""
     model, batch = made("experts"), rows()
-    plain = Batch(batch.ids[:, : 2 * CUT], Layout.full(3, 2 * CUT), batch.targets[:, : 2 * CUT], batch.index)
-    one = TokenLoss(CausalObjective(label_smoothing=0.0, segment=CUT))
-    with_loads = one.loss(model, plain)
-    aux: list[torch.Tensor] = []
-    hidden = one.in_segments(model, plain, aux)
-    assert len(aux) == 2 * 2 and with_loads.count == plain.count
-    bare = one.read(model, plain, hidden)
-    torch.testing.assert_close(with_loads.sum, bare.plus(aux).sum)
-    assert float(sum(aux)) == pytest.approx(float(sum(2 * x for x in aux)) / 2) and float(sum(aux)) > 0
+    got = loss(CUT).loss(model, batch)
+    plain = loss(None).read(model, batch, run(model, batch))
+    state, want = model.start(), torch.zeros((), dtype=torch.float64)
+    for start in range(0, T, CUT):
+        part, own = batch.layout.narrow(start, min(start + CUT, T)), list[torch.Tensor]()
+        model.decode(batch.ids[:, start : start + CUT], part, state, aux=own)
+        assert len(own) == 2, "one a layer"
+        want = want + sum(own) * int(part.real.sum())
+    mean = want / int(batch.layout.real.sum())
+    torch.testing.assert_close((got.sum - plain.sum) / got.count, mean, rtol=1e-6, atol=1e-9)
+    assert float(mean.detach()) > 0

@@ -314,6 +314,10 @@ class RunConfig(Settings):
             if self.is_set(where) and kind not in kinds:
                 mend = f"leave it out; it is of the objective {' or '.join(kinds)}"
                 raise UserError(f"{kind} does not read this", where, mend)
+        return self
+
+    @model_validator(mode="after")
+    def _segments_are_parts(self) -> Self:
         segment = getattr(self.objective, "segment", None)
         if segment is not None and segment >= self.data.length:
             what = f"rows are of {self.data.length} tokens (data.length), and this is no part of one"

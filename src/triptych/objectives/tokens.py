@@ -70,8 +70,8 @@ class TokenLoss:
             layout = batch.layout.narrow(start, stop)
             out.append(model.decode(batch.ids[:, start:stop], layout, state, aux=own))
             state.detach()
-            if aux is not None:  # each is a mean over its segment
-                aux.extend(x * ((stop - start) / T) for x in own)
+            if aux is not None:  # each is a mean over the tokens of its segment
+                aux.extend(x * layout.real.sum() / batch.layout.real.sum() for x in own)
         return torch.cat(out, 1)
 
     def read(self, model: Model, batch: Batch, hidden_BTC: Tensor) -> Loss:
