@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from parity.weights import Match, model_of, ragged_ids, shaken
 from triptych.config import ModelConfig
@@ -117,6 +118,18 @@ def test_sliding_windows_with_a_cache(kinds: list[str]) -> None:
     assert state.layers[0].keys.length < 30 and cache.layers[0].get_seq_length() == 60
 
 
+def _same_gradients(
+    ours: tuple[Tensor, Tensor], theirs: tuple[Tensor, Tensor], real: Tensor, **near: float
+) -> None:
+    """Of what went in, from the same gradients of what came out: ``(out, in)`` of each, where tokens are."""
+    weight = torch.randn(ours[0].shape, dtype=ours[0].dtype)
+    for out, _ in (ours, theirs):
+        (out * weight)[real].sum().backward()
+    (_, mine), (_, their) = ours, theirs
+    assert mine.grad is not None and their.grad is not None
+    torch.testing.assert_close(mine.grad[real], their.grad[real], **near)
+
+
 @pytest.mark.parametrize(("window", "count"), [(4, 1), (8, 3), (6, 6)])
 def test_longformer(window: int, count: int) -> None:
     """Its attention, with its maps for global tokens equal to the others: outputs and gradients. A window of
@@ -178,11 +191,7 @@ def test_longformer(window: int, count: int) -> None:
     )[0]
     # Their softmax is in fp32.
     torch.testing.assert_close(got[real], want[real], rtol=1e-5, atol=1e-6)
-    weight = torch.randn(x.shape, dtype=x.dtype)
-    for y in (got, want):
-        (y * weight)[real].sum().backward()
-    assert mine.grad is not None and their.grad is not None
-    torch.testing.assert_close(mine.grad[real], their.grad[real], rtol=1e-4, atol=1e-5)
+    _same_gradients((got, mine), (want, their), real, rtol=1e-4, atol=1e-5)
 
 
 def _blocks_of(seen: np.ndarray, size: int) -> np.ndarray:
@@ -263,11 +272,7 @@ def test_bigbird_is_transformers() -> None:
         to_blocked_mask=blocked,
     )[0]
     torch.testing.assert_close(got[real], want[real], rtol=1e-9, atol=1e-11)
-    weight = torch.randn(x.shape, dtype=x.dtype)
-    for y in (got, want):
-        (y * weight)[real].sum().backward()
-    assert mine.grad is not None and their.grad is not None
-    torch.testing.assert_close(mine.grad[real], their.grad[real], rtol=1e-9, atol=1e-11)
+    _same_gradients((got, mine), (want, their), real, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("length", [1, 3, 8])
